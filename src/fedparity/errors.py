@@ -1,0 +1,34 @@
+"""The errors a user can meet.
+
+Every message is one line that names the cause and the remedy. The command line turns
+:class:`InputError` into exit code 2 and any other :class:`FedparityError` into exit code 1.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedparityError(Exception):
+    """Something failed while running."""
+
+
+class InputError(FedparityError, ValueError):
+    """Something the user wrote is wrong: a name, a value, a file."""
+
+
+class ClientError(FedparityError):
+    """A client failed; the message names client, round, phase and part."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """Return the error for a name that is not in a table, with the nearest valid one.
+
+    >>> print(unknown("algorithm", "egale", ["eagle", "fedavg"]))
+    unknown algorithm 'egale': did you mean 'eagle'? Known: eagle, fedavg
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return InputError(f"unknown {kind} '{name}': {hint}Known: {', '.join(names)}")

@@ -1,0 +1,159 @@
+"""The little language of names with settings: ``name(setting=value) + name``.
+
+Algorithms, partitions, datasets and models are all written this way, on the command line, in an
+experiment file and in Python. The text is parsed, never executed.
+
+>>> parse("eagle(lam=1/2)+prox")
+(Spec(name='eagle', settings={'lam': 0.5}), Spec(name='prox', settings={}))
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from fedparity.errors import InputError, unknown
+
+LONGEST = 2000
+T = TypeVar("T")
+Value = bool | int | float | str | None | tuple["Value", ...]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A name and the settings written behind it."""
+
+    name: str
+    settings: Mapping[str, Value] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{key}={_text(value)}" for key, value in self.settings.items())
+        return f"{self.name}({inside})" if inside else self.name
+
+
+def parse(text: str) -> tuple[Spec, ...]:
+    """Read ``a(x=1)+b`` into its terms, in order."""
+    if len(text) > LONGEST:
+        raise InputError(f"a specification of {len(text)} characters: at most {LONGEST} are read")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise InputError(_malformed(text)) from None
+    terms: list[ast.expr] = []
+    while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add):
+        terms.append(tree.right)
+        tree = tree.left
+    return tuple(_term(node, text) for node in [tree, *reversed(terms)])
+
+
+def parse_one(text: str) -> Spec:
+    """Read a specification that must be a single term."""
+    terms = parse(text)
+    if len(terms) != 1:
+        raise InputError(f"'{text}' has {len(terms)} terms where one is expected")
+    return terms[0]
+
+
+def split_list(text: str) -> list[str]:
+    """Split ``a(x=1,y=2),b`` at the commas that stand outside brackets.
+
+    >>> split_list("fedavg, qffl(q=5), eagle(lam=2)")
+    ['fedavg', 'qffl(q=5)', 'eagle(lam=2)']
+    """
+    items, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            items.append("")
+        else:
+            items[-1] += letter
+    return [item.strip() for item in items if item.strip()]
+
+
+def construct(kind: str, spec: Spec, table: Mapping[str, Callable[..., T]]) -> T:
+    """Call the entry of ``table`` that ``spec`` names with its settings.
+
+    A wrong name, an unknown setting and a value out of range are each one line of
+    :class:`InputError`.
+    """
+    if spec.name not in table:
+        raise unknown(kind, spec.name, table)
+    return call(spec.name, table[spec.name], spec.settings)
+
+
+def call(name: str, make: Callable[..., T], settings: Mapping[str, Value]) -> T:
+    """Call ``make(**settings)``, turning what may be wrong into one line."""
+    for setting in settings:
+        if setting not in inspect.signature(make).parameters:
+            raise unknown(f"setting of {name}", setting, inspect.signature(make).parameters)
+    try:
+        return make(**settings)
+    except ValidationError as error:
+        raise InputError(f"{name}: {_first(error)}") from None
+    except TypeError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def written(name: str, value: Any) -> Spec:
+    """Return the complete specification of a settings dataclass: every field, by name."""
+    fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return Spec(name, fields)
+
+
+def _term(node: ast.expr, text: str) -> Spec:
+    if isinstance(node, ast.Name):
+        return Spec(node.id)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.args:
+            raise InputError(
+                f"'{text}': write settings by name, as in '{node.func.id}(name=value)'"
+            )
+        names = [keyword.arg for keyword in node.keywords]
+        if None not in names and len(set(names)) == len(names):
+            return Spec(node.func.id, {str(k.arg): _value(k.value, text) for k in node.keywords})
+    raise InputError(_malformed(text))
+
+
+def _value(node: ast.expr, text: str) -> Value:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            above, below = _value(left, text), _value(right, text)
+            if isinstance(above, int | float) and isinstance(below, int | float) and below:
+                return above / below
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            return tuple(_value(item, text) for item in items)
+        case ast.Name(id="inf"):
+            return math.inf
+        case ast.Name(id=word):
+            return word
+    raise InputError(f"'{text}': a value is a number, a word, true/false or a list of these")
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_text(item) for item in value) + "]"
+    return repr(value)
+
+
+def _malformed(text: str) -> str:
+    return f"cannot read '{text}': expected name(setting=value), joined by '+'"
+
+
+def _first(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    where = ".".join(str(place) for place in problem["loc"]) or "value"
+    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    given = problem["input"]
+    got = f", got {given!r}" if isinstance(given, bool | int | float | str) else ""
+    return f"{where} {message}{got}"
