@@ -1,0 +1,209 @@
+"""The client side of a round: one pure function, told in the order it happens.
+
+``train`` and ``probe`` are written for a *lane*: one client (the loop engine, a Flower node) or a
+stack of clients with one more leading dimension (the vmap engine). What differs between the two,
+how hooks are lifted and how a gradient is computed, is behind the :class:`Lane` protocol; the
+training loop exists once, here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fedparity.core.algorithm import Algorithm
+from fedparity.core.layout import Layout
+from fedparity.core.part import Client, Fact, Part, Tensors
+from fedparity.core.solver import Solver
+
+Tree = Mapping[str, Any]
+Named = dict[str, dict[str, Tensor]]
+"""Tensors by part, then by name."""
+
+
+@dataclass(frozen=True)
+class Down:
+    """What the server sends in one exchange."""
+
+    phase: str
+    round: int
+    lr: float
+    x: Tensor
+    buffers: Tensor
+    shared: Mapping[str, Tensors] = field(default_factory=dict)
+    each: Mapping[str, Tensors] = field(default_factory=dict)
+    """By part; the first dimension is the cohort."""
+
+
+@dataclass(frozen=True)
+class Up:
+    """What a lane sends back and keeps."""
+
+    reports: Named
+    deltas: Tensor | None = None
+    buffers: Tensor | None = None
+    states: Named = field(default_factory=dict)
+
+
+class Lane(Protocol):
+    """One client, or a stack of clients, ready to compute."""
+
+    layout: Layout
+    algorithm: Algorithm
+    solver: Solver
+    n: Tensor
+    steps: Tensor
+    seed: Tensor
+    longest: int
+
+    def spread(self, x: Tensor) -> Tensor:
+        """Return ``x`` for every client of the lane."""
+
+    def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function of one client's tensors as a function of the lane's."""
+
+    def facts(self, x: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+        """Measure what parts read at the received parameters."""
+
+    def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
+        """Return the mean training loss at each client's own parameters."""
+
+    def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
+        """Return the batch gradient and that of the ``second`` hook (empty if there is none)."""
+
+    def running(self, step: int) -> Tensor | None:
+        """Return which clients still train at ``step``, shaped to select rows; None if all do."""
+
+    def begin(self, buffers: Tensor) -> None:
+        """Set the buffers before training."""
+
+    def end(self) -> Tensor:
+        """Return the buffers after training."""
+
+
+def views(
+    lane: Lane, hook: str, tree: Tree, down: Down, **more: object
+) -> list[tuple[Part, Client]]:
+    """Return the parts that use a hook, each with what it sees of the client in ``tree``."""
+    return [(part, _view(part, lane, tree, down, more)) for part in lane.algorithm.having(hook)]
+
+
+def _view(part: Part, lane: Lane, tree: Tree, down: Down, more: Mapping[str, object]) -> Client:
+    return Client(
+        down.lr,
+        down.round,
+        lane.layout,
+        anchor=down.x,
+        down={**down.shared.get(part.name, {}), **tree["each"].get(part.name, {})},
+        state=tree["state"].get(part.name, {}),
+        n=tree["n"],
+        steps=tree["steps"],
+        seed=tree["seed"],
+        **tree["facts"],
+        **more,
+    )
+
+
+def probe(lane: Lane, down: Down, state: Named) -> Up:
+    """Measure at the received parameters; nothing is trained and no state changes."""
+    tree = _tree(lane, down, state, lane.facts(down.x, down.buffers, lane.algorithm.probe_reads))
+
+    def measure(tree: Tree) -> Named:
+        return {p.name: dict(p.measure(c)) for p, c in views(lane, "measure", tree, down)}
+
+    return Up(lane.lift(measure)(tree))
+
+
+def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
+    """Run one client's part of a round: start, local steps, finish."""
+    algorithm, solver = lane.algorithm, lane.solver
+    facts = lane.facts(down.x, buffers, algorithm.train_reads)
+    tree = _tree(lane, down, state, facts)
+    y = lane.spread(down.x)
+    if algorithm.having("start"):
+        y = lane.lift(lambda tree, y: _start(lane, tree, down, y))(tree, y)
+
+    lane.begin(buffers)
+    slots = solver.slots(y)
+    correct = lane.lift(lambda tree, g, second, y: _grad(lane, tree, down, g, second, y, step))
+    for step in range(lane.longest):
+        g, second = lane.gradient(y, step, tree, down)
+        if algorithm.having("grad"):
+            g = correct(tree, g, second, y)
+        moved, after = solver.update(y, g, slots, down.lr, step)
+        running = lane.running(step)
+        if running is None:
+            y, slots = moved, after
+        else:
+            y = torch.where(running, moved, y)
+            slots = tuple(torch.where(running, a, b) for a, b in zip(after, slots, strict=True))
+    ended = lane.end()
+
+    delta = y - down.x
+    if "end_loss" in algorithm.train_reads:
+        tree = {**tree, "facts": {**facts, "end_loss": lane.end_loss(y, ended)}}
+    if not algorithm.having("finish"):
+        return Up({}, delta, ended, state)
+    delta, reports, states = lane.lift(lambda tree, delta, y: _finish(lane, tree, down, delta, y))(
+        tree, delta, y
+    )
+    return Up(reports, delta, ended, states)
+
+
+def personal(lane: Lane, down: Down, state: Named) -> Tensor:
+    """Return the parameters each client of the lane would really use."""
+    tree = _tree(lane, down, state, lane.facts(down.x, down.buffers, frozenset()))
+
+    def use(tree: Tree, x: Tensor) -> Tensor:
+        for part, c in views(lane, "personal", tree, down):
+            x = part.personal(x, c)
+        return x
+
+    result: Tensor = lane.lift(use)(tree, lane.spread(down.x))
+    return result
+
+
+def _tree(lane: Lane, down: Down, state: Named, facts: dict[str, Tensor]) -> Tree:
+    each = {part: dict(tensors) for part, tensors in down.each.items()}
+    return {
+        "each": each,
+        "state": state,
+        "facts": facts,
+        "n": lane.n,
+        "steps": lane.steps,
+        "seed": lane.seed,
+    }
+
+
+def _start(lane: Lane, tree: Tree, down: Down, y: Tensor) -> Tensor:
+    for part, c in views(lane, "start", tree, down):
+        y = part.start(y, c)
+    return y
+
+
+def _grad(
+    lane: Lane, tree: Tree, down: Down, g: Tensor, second: Tensor, y: Tensor, step: int
+) -> Tensor:
+    for part, c in views(lane, "grad", tree, down, second=second):
+        c.step = step
+        g = part.grad(g, y, c)
+    return g
+
+
+def _finish(
+    lane: Lane, tree: Tree, down: Down, delta: Tensor, y: Tensor
+) -> tuple[Tensor, Named, Named]:
+    reports: Named = {}
+    states: Named = {part: dict(tensors) for part, tensors in tree["state"].items()}
+    for part, c in views(lane, "finish", tree, down, end=y):
+        done = part.finish(delta, c)
+        delta = done.delta
+        if done.report:
+            reports[part.name] = dict(done.report)
+        if done.state:
+            states[part.name] = dict(done.state)
+    return delta, reports, states

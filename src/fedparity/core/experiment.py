@@ -1,0 +1,339 @@
+"""An experiment: the conditions under which algorithms are compared."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as settings
+
+from fedparity.core import lstar
+from fedparity.core.algorithm import Algorithm
+from fedparity.core.layout import Layout
+from fedparity.core.part import Part
+from fedparity.core.seeds import generator, seed_for
+from fedparity.core.solver import Solver
+from fedparity.core.task import Factory, Task, task_for
+from fedparity.data import Federation
+from fedparity.engines import auto
+from fedparity.engines.setup import Ids, Setup
+from fedparity.errors import InputError, unknown
+from fedparity.metrics import SUMMARIES
+from fedparity.recipes import algorithm as read_algorithm
+from fedparity.recipes import complete
+from fedparity.spec import call
+
+if TYPE_CHECKING:
+    from fedparity.core.result import Result
+    from fedparity.core.run import Watcher
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@settings(frozen=True, config=ConfigDict(extra="forbid"))
+class Stop:
+    """Stop early when a validation summary has not improved.
+
+    Parameters
+    ----------
+    metric
+        A name of :data:`fedparity.metrics.SUMMARIES`.
+    patience
+        Evaluations without improvement before stopping.
+    """
+
+    metric: str = "mean_loss"
+    patience: int = Field(default=5, ge=1)
+
+
+@settings(frozen=True, config=ConfigDict(extra="forbid"))
+class Conditions:
+    """Everything of an experiment that is a number or a word.
+
+    Parameters
+    ----------
+    rounds
+        Rounds of communication.
+    cohort
+        Clients asked a round: a number, a share in (0, 1), or None for all.
+    sampling
+        How the cohort is drawn: ``uniform`` without replacement, or by ``size`` (probability
+        proportional to the examples; pairs with uniform weighting).
+    weighting
+        Aggregation weights before any part speaks: by ``size`` or ``uniform``. By default by size,
+        and uniform where clients are drawn by size.
+    drop
+        Probability that a client asked does not answer.
+    min_replies
+        A round with fewer replies changes nothing and is recorded as empty.
+    server_lr
+        Factor on the direction the server takes.
+    seed
+        The one seed of the run.
+    engine
+        ``auto``, ``loop`` or ``vmap``.
+    chunk
+        Clients in one stack of the vmap engine; None bounds its memory by itself.
+    dtype
+        ``float32`` or ``float64``.
+    buffers
+        What becomes of BatchNorm statistics: ``average``, ``local`` or ``refuse``.
+    evaluate_every
+        Evaluate all clients every so many rounds; None does so about twenty times.
+    checkpoint_every
+        Rounds between checkpoints; None writes one when ten seconds have passed.
+    keep
+        Which model is kept: ``last``, or the one with the best validation summary of this name.
+    lstar
+        Rule for the best loss alone: ``best_validation``, ``train_plateau`` or ``none``.
+    """
+
+    rounds: int = Field(default=100, ge=1)
+    cohort: int | float | None = Field(default=None, gt=0)
+    sampling: Literal["uniform", "size"] = "uniform"
+    weighting: Literal["size", "uniform"] | None = None
+    drop: float = Field(default=0.0, ge=0, lt=1)
+    min_replies: int = Field(default=1, ge=1)
+    server_lr: float = Field(default=1.0, gt=0)
+    seed: int = Field(default=0, ge=0)
+    engine: Literal["auto", "loop", "vmap"] = "auto"
+    chunk: int | None = Field(default=None, ge=1)
+    dtype: Literal["float32", "float64"] = "float32"
+    buffers: Literal["average", "local", "refuse"] = "average"
+    evaluate_every: int | None = Field(default=None, ge=1)
+    checkpoint_every: int | None = Field(default=None, ge=1)
+    keep: str = "last"
+    lstar: str = "best_validation"
+
+
+@dataclass
+class Experiment:
+    """A federation, a task, an algorithm and the conditions of the run.
+
+    Parameters
+    ----------
+    federation
+        The clients and their data.
+    task
+        What is learned; a model factory or its text stands for the federation's default task.
+    algorithm
+        A text such as ``"eagle(lam=1)+prox"``, an :class:`~fedparity.core.algorithm.Algorithm` or a
+        list of parts.
+    rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, dtype,
+    buffers, evaluate_every, checkpoint_every, keep, lstar
+        See :class:`Conditions`.
+    solver
+        How clients train.
+    stop
+        When to stop early.
+    """
+
+    federation: Federation
+    task: Task | Factory | str
+    algorithm: str | Algorithm | Sequence[Part] = "fedavg"
+    rounds: int = 100
+    solver: Solver = field(default_factory=Solver)
+    cohort: int | float | None = None
+    sampling: str = "uniform"
+    weighting: str | None = None
+    drop: float = 0.0
+    min_replies: int = 1
+    server_lr: float = 1.0
+    seed: int = 0
+    engine: str = "auto"
+    chunk: int | None = None
+    dtype: str = "float32"
+    buffers: str = "average"
+    evaluate_every: int | None = None
+    checkpoint_every: int | None = None
+    keep: str = "last"
+    lstar: str = "best_validation"
+    stop: Stop | None = None
+
+    def __post_init__(self) -> None:
+        names = Conditions.__dataclass_fields__
+        self.conditions: Conditions = call(
+            "experiment", Conditions, {name: getattr(self, name) for name in names}
+        )
+        self.algorithm = read_algorithm(self.algorithm)
+        if not isinstance(self.task, Task):
+            self.task = task_for(self.federation.kind, self.task)
+        self.federation = self.federation.to(DTYPES[self.conditions.dtype])
+        self._check()
+        self.setup = self._setup()
+        self.choice = self._choose()
+
+    def _check(self) -> None:
+        assert isinstance(self.algorithm, Algorithm)
+        for metric in [self.keep, *([self.stop.metric] if self.stop else [])]:
+            if metric == "last":
+                continue
+            if metric not in SUMMARIES:
+                raise unknown("summary", metric, ["last", *SUMMARIES])
+            if not len(self.federation.validation):
+                raise InputError(
+                    f"'{metric}' is watched on validation examples, and there are none"
+                )
+        if self.conditions.min_replies > self.cohort_size:
+            raise InputError(
+                f"min_replies is {self.min_replies}, but only {self.cohort_size} clients are asked"
+            )
+        reading = {fact for part in self.algorithm.parts for fact in part.reads}
+        if self.lstar == "none" and "lstar" in reading:
+            raise InputError(f"'{self.algorithm.text}' needs L*: lstar must not be 'none'")
+        if self.lstar != "none":
+            lstar.rule(self.lstar)
+        everyone = self.cohort_size == len(self.federation) and not self.drop
+        for part in self.algorithm.parts:
+            if "full_participation" in part.needs and not everyone:
+                raise InputError(
+                    f"'{part.name}' needs every client in every round: leave cohort out"
+                )
+            if "plain_sgd" in part.needs and not self.solver.plain:
+                raise InputError(
+                    f"'{part.name}' needs plain SGD: no momentum, weight decay, clipping or Adam"
+                )
+
+    def _setup(self) -> Setup:
+        assert isinstance(self.algorithm, Algorithm)
+        assert isinstance(self.task, Task)
+        federation = self.federation
+        module = self.task.build(
+            federation.shape,
+            federation.outputs,
+            seed_for(self.seed, "model"),
+            DTYPES[self.conditions.dtype],
+        )
+        setup = Setup(
+            federation,
+            self.task,
+            module,
+            Layout(module),
+            self.algorithm,
+            self.solver,
+            self.seed,
+            local_buffers=self.conditions.buffers == "local" or self.algorithm.local_buffers,
+        )
+        if setup.layout.buffers and self.conditions.buffers == "refuse":
+            raise InputError(
+                f"the model has buffers ('{setup.layout.buffers[0].name}') and buffers='refuse'"
+            )
+        auto.check_model(setup, self.task)
+        return setup
+
+    def _choose(self) -> auto.Choice:
+        if self.conditions.engine != "auto":
+            return auto.Choice(self.conditions.engine, "asked for by name")
+        return auto.choose(self.setup, self.cohort_size)
+
+    @property
+    def cohort_size(self) -> int:
+        """Clients asked a round."""
+        population, cohort = len(self.federation), self.conditions.cohort
+        if cohort is None:
+            return population
+        if isinstance(cohort, float) and cohort < 1:
+            return max(1, round(cohort * population))
+        if cohort > population or cohort != int(cohort):
+            raise InputError(f"cohort is {cohort:g}: a share, or a whole number up to {population}")
+        return int(cohort)
+
+    @property
+    def by_size(self) -> bool:
+        """Whether clients weigh by their examples."""
+        if self.conditions.weighting is not None:
+            return self.conditions.weighting == "size"
+        return self.conditions.sampling == "uniform"
+
+    @property
+    def evaluation_interval(self) -> int:
+        """Rounds between evaluations."""
+        return self.conditions.evaluate_every or max(1, self.rounds // 20)
+
+    def sample(self, round: int) -> Ids:
+        """Return the cohort of a round, ascending."""
+        population, m = len(self.federation), self.cohort_size
+        if m == population:
+            return np.arange(population)
+        rng = generator(self.seed, "cohort", round)
+        if self.conditions.sampling == "uniform":
+            return np.sort(rng.choice(population, m, replace=False, shuffle=False))
+        sizes = self.federation.train.sizes
+        races = rng.exponential(size=population) / sizes
+        return np.sort(np.argpartition(races, m - 1)[:m])
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything needed to run the experiment again, as plain values."""
+        assert isinstance(self.algorithm, Algorithm)
+        assert isinstance(self.task, Task)
+        recipe = self.federation.recipe
+        solver = {k: v for k, v in vars(self.solver).items() if not k.startswith("_")}
+        return {
+            **({"data": dict(recipe)} if recipe is not None else {}),
+            "task": self.task.name,
+            **({"model": self.task.model_text} if self.task.model_text is not None else {}),
+            "algorithm": complete(self.algorithm),
+            "solver": solver,
+            **{name: getattr(self.conditions, name) for name in Conditions.__dataclass_fields__},
+            **(
+                {"stop": {"metric": self.stop.metric, "patience": self.stop.patience}}
+                if self.stop
+                else {}
+            ),
+            "engine": self.choice.name,
+            "record": {
+                "written_as": self.algorithm.text,
+                "engine_reason": self.choice.reason,
+                "federation": self.federation.fingerprint,
+                "clients": len(self.federation),
+                "parameters": self.setup.layout.size,
+                "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+                "python": platform.python_version(),
+                "versions": {name: _version(name) for name in ("fedparity", "torch", "numpy")},
+            },
+        }
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a run that is resumed must agree with."""
+        told = self.describe()
+        free = {"rounds", "evaluate_every", "checkpoint_every", "chunk", "record", "data", "model"}
+        return {
+            "federation": self.federation.fingerprint,
+            "parameters": self.setup.layout.size,
+            **{key: value for key, value in told.items() if key not in free},
+        }
+
+    def run(self, out: str | Path | None = None, watch: Watcher | None = None) -> Result:
+        """Run from the first round.
+
+        Parameters
+        ----------
+        out
+            A new directory for the results; None keeps them in memory.
+        watch
+            Called with what happens, for progress; None shows a bar where there is a terminal.
+        """
+        from fedparity.core.run import Run
+
+        return Run(self, out, watch).start()
+
+    def resume(self, directory: str | Path, watch: Watcher | None = None) -> Result:
+        """Go on from the last checkpoint of a run of this same experiment."""
+        from fedparity.core.run import Run
+
+        return Run(self, directory, watch).resume()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,115 @@
+"""The experiment file: an experiment as a page of YAML that can be run again.
+
+What a run writes as ``experiment.yaml`` is complete; a user may write as little as::
+
+    data: {dataset: digits, partition: dirichlet(alpha=0.1), clients: 10}
+    model: linear
+    algorithm: eagle(lam=1)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from fedparity.core.experiment import Conditions, Experiment, Stop
+from fedparity.core.result import Result, load_module
+from fedparity.core.rundir import RunDir, read_yaml
+from fedparity.core.solver import Solver
+from fedparity.core.task import TASKS, Factory, Task
+from fedparity.data import Federation, rebuild
+from fedparity.errors import InputError, unknown
+from fedparity.spec import call
+
+if TYPE_CHECKING:
+    from fedparity.core.run import Watcher
+
+OWN = ("data", "task", "model", "algorithm", "solver", "stop", "record")
+KEYS = (*OWN, *(f.name for f in dataclasses.fields(Conditions)))
+
+
+def experiment(
+    settings: Mapping[str, Any],
+    *,
+    federation: Federation | None = None,
+    task: Task | None = None,
+    data_dir: str | Path | None = None,
+) -> Experiment:
+    """Return the experiment that settings describe.
+
+    ``federation`` and ``task`` stand in for data and models that a file cannot name.
+    """
+    for key in settings:
+        if key not in KEYS:
+            raise unknown("setting", str(key), KEYS)
+    if federation is None:
+        if "data" not in settings:
+            raise InputError("the experiment names no data: pass the federation it was run on")
+        federation = rebuild(_table(settings, "data"), data_dir)
+    if task is None:
+        task = _task(settings, federation)
+    conditions = {f.name for f in dataclasses.fields(Conditions)}
+    stop = _table(settings, "stop")
+    return Experiment(
+        federation,
+        task,
+        algorithm=str(settings.get("algorithm", "fedavg")),
+        solver=call("solver", Solver, _table(settings, "solver")),
+        stop=call("stop", Stop, stop) if stop else None,
+        **{key: value for key, value in settings.items() if key in conditions},
+    )
+
+
+def load(path: str | Path, *, data_dir: str | Path | None = None) -> Experiment:
+    """Return the experiment of a file, or of a run directory."""
+    file = Path(path)
+    if file.is_dir():
+        return experiment(RunDir(file).settings(), data_dir=data_dir)
+    return experiment(read_yaml(file), data_dir=data_dir)
+
+
+def resume(
+    directory: str | Path,
+    *,
+    federation: Federation | None = None,
+    task: Task | None = None,
+    rounds: int | None = None,
+    data_dir: str | Path | None = None,
+    watch: Watcher | None = None,
+) -> Result:
+    """Go on with the run in a directory from its last checkpoint, to ``rounds`` if given."""
+    settings = RunDir(directory).settings()
+    if rounds is not None:
+        settings["rounds"] = rounds
+    again = experiment(settings, federation=federation, task=task, data_dir=data_dir)
+    return again.resume(directory, watch)
+
+
+def load_model(directory: str | Path) -> nn.Module:
+    """Return the trained module of a finished run whose model a file can name."""
+    folder = RunDir(directory)
+    if not folder.model.exists():
+        raise InputError(f"the run in {directory} has no model yet")
+    return load_module(load(directory).setup.module, folder.model)
+
+
+def _task(settings: Mapping[str, Any], federation: Federation) -> Task:
+    if "model" not in settings:
+        raise InputError("the experiment names no model: add a line such as 'model: linear'")
+    model: Factory | str = str(settings["model"])
+    default = "classification" if federation.kind == "classes" else "regression"
+    name = str(settings.get("task", default))
+    if name not in TASKS:
+        raise unknown("task", name, TASKS)
+    return TASKS[name](model)
+
+
+def _table(settings: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = settings.get(key) or {}
+    if not isinstance(found, Mapping):
+        raise InputError(f"'{key}' must be a table of settings, got {found!r}")
+    return {str(name): value for name, value in found.items()}

@@ -1,0 +1,161 @@
+"""The model as a vector: which slice of ``x`` is which tensor of the module.
+
+Trainable parameters are one flat tensor ``x`` of length ``d``; buffers (BatchNorm statistics) are a
+second one, in the same floating type, whose counters are cast back to integers when used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from fedparity.errors import InputError, unknown
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor of the module and its place in the flat vector."""
+
+    name: str
+    shape: torch.Size
+    start: int
+    stop: int
+    dtype: torch.dtype
+    normalises: bool
+    """Whether the owner is a BatchNorm-like layer (by type, not by name)."""
+
+    @property
+    def layer(self) -> str:
+        """Name of the module that owns the tensor."""
+        return self.name.rpartition(".")[0]
+
+
+class Layout:
+    """Names, shapes and places of a module's parameters and buffers.
+
+    Examples
+    --------
+    >>> layout = Layout(nn.Linear(3, 2))
+    >>> layout.size, [(slot.name, slot.start, slot.stop) for slot in layout.slots]
+    (8, [('weight', 0, 6), ('bias', 6, 8)])
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        normalises = {
+            f"{name}.{own}" if name else own
+            for name, owner in module.named_modules()
+            if isinstance(owner, _NormBase)
+            for own in [*owner._parameters, *owner._buffers]
+        }
+        frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
+        if frozen:
+            raise InputError(
+                f"parameter '{frozen[0]}' does not require gradients: make it a buffer, "
+                "or let it be trained"
+            )
+        self.slots = _slots(module.named_parameters(), normalises)
+        self.buffers = _slots(module.named_buffers(), normalises)
+        if not self.slots:
+            raise InputError("the model has no trainable parameter")
+        self.size = self.slots[-1].stop
+        self.buffer_size = self.buffers[-1].stop if self.buffers else 0
+        self._sizes = [slot.stop - slot.start for slot in self.slots]
+        self._buffer_sizes = [slot.stop - slot.start for slot in self.buffers]
+
+    def parameters(self, x: Tensor) -> dict[str, Tensor]:
+        """Return the named tensors of ``x``, as views (``split``: its backward is one ``cat``)."""
+        return {
+            slot.name: piece.view(slot.shape)
+            for slot, piece in zip(self.slots, torch.split(x, self._sizes), strict=True)
+        }
+
+    def halves(self, head: Tensor, tail: Tensor) -> dict[str, Tensor]:
+        """Return the named tensors of ``cat([head, tail])`` without joining the two."""
+        cut = sum(slot.start < len(head) for slot in self.slots)
+        pieces = [
+            *(torch.split(head, self._sizes[:cut]) if cut else ()),
+            *(torch.split(tail, self._sizes[cut:]) if cut < len(self.slots) else ()),
+        ]
+        return {s.name: p.view(s.shape) for s, p in zip(self.slots, pieces, strict=True)}
+
+    def buffer_tensors(self, b: Tensor) -> dict[str, Tensor]:
+        """Return the named buffers of the flat vector ``b``, each in its own dtype, as copies."""
+        return {
+            slot.name: piece.reshape(slot.shape).to(slot.dtype, copy=True)
+            for slot, piece in zip(self.buffers, torch.split(b, self._buffer_sizes), strict=True)
+        }
+
+    def pack_buffers(self, tensors: Mapping[str, Tensor], like: Tensor) -> Tensor:
+        """Return the flat vector of named buffers, in the floating type of ``like``."""
+        return torch.cat([tensors[slot.name].reshape(-1).to(like.dtype) for slot in self.buffers])
+
+    def read(self, module: nn.Module) -> tuple[Tensor, Tensor]:
+        """Return the flat parameters and buffers of a module, as copies."""
+        x = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+        if not self.buffers:
+            return x, x.new_zeros(0)
+        return x, self.pack_buffers(dict(module.named_buffers()), x)
+
+    @torch.no_grad()
+    def write(self, module: nn.Module, x: Tensor, b: Tensor | None = None) -> nn.Module:
+        """Copy the vectors into the module and return it."""
+        tensors = self.parameters(x)
+        for name, parameter in module.named_parameters():
+            parameter.copy_(tensors[name])
+        if b is not None and self.buffers:
+            buffers = self.buffer_tensors(b)
+            for name, buffer in module.named_buffers():
+                buffer.copy_(buffers[name])
+        return module
+
+    def counters(self) -> Tensor:
+        """Return the mask of the buffer vector that marks integer counters."""
+        mask = torch.zeros(self.buffer_size, dtype=torch.bool)
+        for slot in self.buffers:
+            mask[slot.start : slot.stop] = not slot.dtype.is_floating_point
+        return mask
+
+    def normalisation(self) -> Tensor:
+        """Return the mask of ``x`` that marks the parameters of BatchNorm-like layers."""
+        mask = torch.zeros(self.size, dtype=torch.bool)
+        for slot in self.slots:
+            mask[slot.start : slot.stop] = slot.normalises
+        return mask
+
+    @property
+    def layers(self) -> list[str]:
+        """Names of the modules that own parameters, in the order of the vector."""
+        return list(dict.fromkeys(slot.layer for slot in self.slots))
+
+    def tail(self, layers: int | tuple[str, ...]) -> int:
+        """Return the index where the last ``layers`` (a count, or their names) begin in ``x``."""
+        names = self.layers
+        if isinstance(layers, int):
+            if layers > len(names):
+                raise InputError(f"the last {layers} layers of a model that has {len(names)}")
+            chosen = names[len(names) - layers :]
+        else:
+            for layer in layers:
+                if layer not in names:
+                    raise unknown("layer", layer, names)
+            chosen = names[len(names) - len(layers) :]
+            if set(chosen) != set(layers):
+                raise InputError(
+                    f"layers {', '.join(layers)} are not the last ones; these are "
+                    f"{', '.join(chosen)}"
+                )
+        return min((s.start for s in self.slots if s.layer in chosen), default=self.size)
+
+
+def _slots(named: Iterable[tuple[str, Tensor]], normalises: set[str]) -> list[Slot]:
+    slots: list[Slot] = []
+    start = 0
+    for name, tensor in named:
+        stop = start + tensor.numel()
+        slots.append(Slot(name, tensor.shape, start, stop, tensor.dtype, name in normalises))
+        start = stop
+    return slots

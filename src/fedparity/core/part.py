@@ -1,0 +1,267 @@
+"""The unit of the library: a Part, one idea with its client half and its server half.
+
+The order in which a round calls the hooks is written once, in :mod:`fedparity.core.algorithm`
+(server) and :mod:`fedparity.core.client` (client).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import ConfigDict
+from torch import Tensor
+
+from fedparity.core import seeds
+from fedparity.core.layout import Layout
+from fedparity.errors import FedparityError
+
+Tensors = Mapping[str, Tensor]
+Fact = Literal["loss", "grad", "validation_loss", "lstar", "end_loss"]
+
+STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+"""Configuration of every part's dataclass: unknown settings are errors."""
+
+HOOKS = (
+    "init_server",
+    "init_client",
+    "measure",
+    "plan",
+    "start",
+    "loss",
+    "second",
+    "grad",
+    "finish",
+    "weigh",
+    "combine",
+    "step",
+    "personal",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the server sends for a part: the same to all, and one row for each client."""
+
+    shared: Tensors = field(default_factory=dict)
+    each: Tensors = field(default_factory=dict)
+    """Tensors whose first dimension is the cohort, in the order of ``ctx.clients``."""
+    state: Tensors | None = None
+    """The part's new server state, if it changed."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What a part returns when a client's local training ends."""
+
+    delta: Tensor
+    report: Tensors = field(default_factory=dict)
+    state: Tensors = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Context:
+    """The server's view of a round.
+
+    ``clients`` are the ids of those who answer, ascending; every other tensor has their order.
+    """
+
+    round: int
+    """Counts from 1."""
+    population: int
+    sizes: Tensor
+    """Training examples of the whole population, ``[K]``."""
+    clients: Tensor
+    prior: Tensor
+    """Aggregation weights before any part speaks: by size or uniform, summing to 1."""
+    steps: Tensor
+    """Local steps of each client."""
+    lr: float
+    x: Tensor
+    layout: Layout
+    by_size: bool = True
+    """Whether the experiment weighs clients by their examples, or all alike."""
+
+    @property
+    def n(self) -> Tensor:
+        """Training examples of those who answer."""
+        return self.sizes[self.clients]
+
+    @property
+    def uniform(self) -> Tensor:
+        """The uniform weights over those who answer."""
+        return torch.full_like(self.prior, 1 / len(self.prior))
+
+
+class Client:
+    """What a part sees on one client. All attributes are tensors of that client alone.
+
+    Attributes
+    ----------
+    anchor
+        The received parameters ``x_t``.
+    down, state
+        What the part's plan sent, and what it keeps here between rounds.
+    lr, round, step
+        Numbers: the learning rate, the round, the local step (in step hooks).
+    n, steps
+        Scalar tensors: training examples, local steps of this round.
+    loss, grad
+        Mean loss over the training split at ``x_t``, and its gradient.
+    validation_loss, lstar
+        Loss at ``x_t`` on the validation split and the best one reached alone, ``L*`` (both on the
+        training split where a client has no validation example).
+    end, end_loss
+        Parameters after local training and their mean loss over the training split.
+    inputs, predict
+        In ``loss``: the batch, and the model's output at the current parameters on other inputs.
+
+    A part lists in :attr:`Part.reads` which of the measured ones it uses.
+    """
+
+    anchor: Tensor
+    end: Tensor
+    n: Tensor
+    steps: Tensor
+    down: Tensors
+    state: Tensors
+    inputs: Tensor
+    predict: Callable[[Tensor], Tensor]
+    second: Tensor
+    """In ``grad``: the gradient asked for by the ``second`` hook, over the whole vector."""
+
+    loss: Tensor
+    grad: Tensor
+    validation_loss: Tensor
+    lstar: Tensor
+    end_loss: Tensor
+
+    def __init__(self, lr: float, round: int, layout: Layout, **known: object) -> None:
+        self.lr, self.round, self.layout = lr, round, layout
+        self.step = 0
+        self.__dict__.update(known)
+
+    def __getattr__(self, name: str) -> Tensor:
+        raise FedparityError(
+            f"c.{name} is not known here: list it in `reads`, or use it in its hook"
+        )
+
+    def uniform(self, size: int, draw: int = 0) -> Tensor:
+        """Return numbers in [0, 1) that depend on run, round, client, step and ``draw``."""
+        return seeds.uniform(self.__dict__["seed"], self._draw(draw), size, self.anchor.dtype)
+
+    def noise(self, size: int, draw: int = 0) -> Tensor:
+        """Return standard normal numbers at the same address as :meth:`uniform`."""
+        return seeds.normal(self.__dict__["seed"], self._draw(draw), size, self.anchor.dtype)
+
+    def _draw(self, draw: int) -> int:
+        return 1024 * (self.step + 1) + draw
+
+
+class Part:
+    """One idea of federated learning, as a frozen dataclass of its settings.
+
+    Every hook is optional; the default is the identity. A part sees only its own namespace of
+    state and messages.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str] = ""
+    equalises: ClassVar[str] = "nothing"
+    """What the method makes more equal among clients, in the words of the glossary."""
+    learns: ClassVar[str] = "its update"
+    """What the server learns of one client."""
+
+    replaces: ClassVar[frozenset[str]] = frozenset()
+    """Of ``weigh`` and ``combine``: those whose input this part discards."""
+    ignores_weights: ClassVar[bool] = False
+    """Whether ``combine`` discards the aggregation weights."""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """Conditions of the experiment: ``full_participation``, ``plain_sgd``."""
+    buffers: ClassVar[Literal["local", None]] = None
+    """``local``: this part keeps buffers on the client whatever the experiment says."""
+
+    @property
+    def reads(self) -> frozenset[Fact]:
+        """What the part asks clients to measure at ``x_t``: before training, or in the probe."""
+        return frozenset()
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        """The hooks this part really uses, given its settings."""
+        return frozenset(h for h in HOOKS if getattr(type(self), h) is not getattr(Part, h))
+
+    def neutral(self) -> Part | None:
+        """Return the setting in which this part is uniform FedAvg, or None if there is none."""
+        return None
+
+    def validate(self, ctx: Context) -> None:
+        """Raise InputError if the part cannot work in this experiment."""
+
+    def init_server(self, x: Tensor, ctx: Context) -> Tensors:
+        """Return what the server keeps between rounds."""
+        return {}
+
+    def init_client(self, x: Tensor) -> Tensors:
+        """Return what each client keeps between rounds; ``x`` are the initial parameters."""
+        return {}
+
+    def measure(self, c: Client) -> Tensors:
+        """Client, at ``x_t``, before planning: numbers for the server (costs an exchange)."""
+        return {}
+
+    def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
+        """Server, before training: what to send."""
+        return Plan()
+
+    def start(self, x: Tensor, c: Client) -> Tensor:
+        """Client: where local training starts."""
+        return x
+
+    def loss(self, losses: Tensor, output: Tensor, target: Tensor, c: Client) -> Tensor:
+        """Client, every step: losses an example -> losses an example; their mean is descended."""
+        return losses
+
+    def second(self, losses: Tensor, c: Client) -> Tensor:
+        """Client, every step: losses whose gradient over the last layers ``grad`` also needs."""
+        return losses
+
+    def second_from(self, layout: Layout) -> int:
+        """Return the index in ``x`` from which the gradient of ``second`` is taken."""
+        return 0
+
+    def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
+        """Client, every step: gradient -> gradient."""
+        return g
+
+    def finish(self, delta: Tensor, c: Client) -> Finish:
+        """Client, after training: the update, what is reported and what is kept."""
+        return Finish(delta)
+
+    def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
+        """Server: aggregation weights and new state."""
+        return w, s
+
+    def combine(
+        self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
+    ) -> tuple[Tensor, Tensors]:
+        """Server: updates ``[m, d]`` and weights ``[m]`` to a direction ``[d]``, and new state."""
+        return w @ deltas, s
+
+    def step(
+        self, direction: Tensor, up: Tensors, s: Tensors, ctx: Context
+    ) -> tuple[Tensor, Tensors]:
+        """Server: direction -> direction, and new state."""
+        return direction, s
+
+    def personal(self, x: Tensor, c: Client) -> Tensor:
+        """Client, at evaluation: the parameters it would really use."""
+        return x
+
+
+def client_ids(ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Tensor:
+    """Return client ids as a tensor."""
+    return torch.from_numpy(np.ascontiguousarray(ids, dtype=np.int64))

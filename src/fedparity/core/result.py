@@ -1,0 +1,126 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from fedparity.core.rundir import RunDir
+from fedparity.data import Federation
+from fedparity.errors import InputError
+from fedparity.metrics import ClientFrame
+from fedparity.metrics.summaries import Split
+
+Values = Mapping[str, npt.NDArray[np.float64]]
+
+
+class Result:
+    """The numbers and the model of a finished run.
+
+    Attributes
+    ----------
+    clients
+        One row a client: examples, losses, accuracies, L* and loss gaps, of the model each client
+        would really use (its personal one where the algorithm has such).
+    history
+        Long table ``round, client, split, model, metric, value, n``.
+    settings
+        Everything needed to run it again.
+    rounds
+        Rounds done.
+    path
+        The run directory, if there is one.
+    """
+
+    def __init__(
+        self,
+        clients: pd.DataFrame,
+        history: pd.DataFrame,
+        settings: dict[str, Any],
+        rounds: int,
+        module: nn.Module | None = None,
+        path: Path | None = None,
+    ) -> None:
+        self.clients, self.history, self.settings = clients, history, settings
+        self.rounds, self.path = rounds, path
+        self._module = module
+
+    def __repr__(self) -> str:
+        what = self.settings["algorithm"]
+        return f"Result({what!r}, {len(self.clients)} clients, {self.rounds} rounds)"
+
+    @property
+    def frame(self) -> ClientFrame:
+        """The clients as a frame that summarises and compares itself."""
+        return ClientFrame(self.clients)
+
+    def summary(self, split: Split = "test") -> pd.Series[float]:
+        """Return one number a metric, over all clients."""
+        return self.frame.summary(split)
+
+    def model(self) -> nn.Module:
+        """Return the trained module."""
+        if self._module is None:
+            from fedparity.core.file import load_model
+
+            if self.path is None:
+                raise InputError("this result has no model")
+            self._module = load_model(self.path)
+        return self._module
+
+    def save_model(self, file: str | Path) -> None:
+        """Write the module's plain ``state_dict`` as safetensors."""
+        save_module(self.model(), Path(file))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Result:
+        """Read the result of a finished run from its directory."""
+        folder = RunDir(path)
+        settings = folder.settings()
+        if not folder.clients.exists():
+            raise InputError(f"the run in {path} is not finished: fedparity resume {path}")
+        history = pd.read_parquet(folder.history)
+        rounds = int(history["round"].max()) if len(history) else 0
+        return cls(pd.read_parquet(folder.clients), history, settings, rounds, path=folder.path)
+
+
+def save_module(module: nn.Module, file: Path) -> None:
+    """Write a module's state_dict beside and rename it."""
+    beside = file.with_name(file.name + ".part")
+    save_file({k: v.detach().contiguous() for k, v in module.state_dict().items()}, beside)
+    beside.replace(file)
+
+
+def load_module(module: nn.Module, file: Path) -> nn.Module:
+    """Read a state_dict into a module."""
+    module.load_state_dict(load_file(file))
+    return module
+
+
+def clients_table(
+    federation: Federation, values: Mapping[str, Values], lstar: pd.DataFrame | None
+) -> pd.DataFrame:
+    """Return one row a client from the evaluations of the three splits and L*."""
+    columns: dict[str, Any] = {"client": np.asarray(federation.names, dtype=object)}
+    splits = ("train", "validation", "test")
+    for split in splits:
+        columns[f"n_{split}"] = getattr(federation, split).sizes
+    missing = np.full(len(federation), np.nan)
+    for split in splits:
+        columns[f"{split}_loss"] = values.get(split, {}).get("loss", missing)
+    metrics = dict.fromkeys(m for found in values.values() for m in found if m != "loss")
+    for metric in metrics:
+        for split in splits[1:]:
+            columns[f"{split}_{metric}"] = values.get(split, {}).get(metric, missing)
+    for split in splits[1:]:
+        columns[f"{split}_lstar"] = missing if lstar is None else lstar[split].to_numpy()
+    for split in splits[1:]:
+        columns[f"{split}_gap"] = columns[f"{split}_loss"] - columns[f"{split}_lstar"]
+    return pd.DataFrame(columns)

@@ -1,0 +1,314 @@
+"""The driver: round after round, with evaluation, checkpoints and early stop."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+
+from fedparity.core import lstar
+from fedparity.core.algorithm import Algorithm
+from fedparity.core.client import Down
+from fedparity.core.experiment import Experiment
+from fedparity.core.history import History
+from fedparity.core.part import Context
+from fedparity.core.result import Result, clients_table, save_module
+from fedparity.core.rundir import RunDir
+from fedparity.core.state import SCHEMA, ClientStore, RunState
+from fedparity.engines import auto
+from fedparity.engines.evaluation import Values
+from fedparity.engines.setup import intraop
+from fedparity.engines.simulation import Simulation
+from fedparity.errors import FedparityError
+from fedparity.metrics import SUMMARIES, ClientFrame, summary_value
+
+PAUSE = 10.0
+"""Seconds between checkpoints when the experiment does not name rounds."""
+MOST_EMPTY = 20
+"""Empty rounds in a row after which a run gives up."""
+
+
+class Watcher(Protocol):
+    """Whoever wants to know how a run goes."""
+
+    def stage(self, text: str, total: int) -> None:
+        """Tell that a stage of ``total`` steps begins."""
+
+    def advance(self, done: int, note: str = "") -> None:
+        """Tell how many steps of the stage are done."""
+
+
+class Silent:
+    """A watcher that says nothing."""
+
+    def stage(self, text: str, total: int) -> None:
+        pass
+
+    def advance(self, done: int, note: str = "") -> None:
+        pass
+
+
+class Run:
+    """One run of an experiment, in memory or in a directory."""
+
+    def __init__(
+        self, experiment: Experiment, out: str | Path | None = None, watch: Watcher | None = None
+    ) -> None:
+        self.experiment = experiment
+        self.folder = RunDir(out) if out is not None else None
+        self.watch: Watcher = watch if watch is not None else Silent()
+        self.lstar: pd.DataFrame | None = None
+        self.history = History(experiment.federation.names)
+        self._last_saved = time.monotonic()
+
+    def start(self) -> Result:
+        """Run from the first round."""
+        if self.folder is not None:
+            self.folder.create(self.experiment.describe())
+        with intraop(1):
+            return self._go(resumed=False)
+
+    def resume(self) -> Result:
+        """Go on from the last checkpoint."""
+        assert self.folder is not None
+        self.folder.settings()
+        with intraop(1):
+            return self._go(resumed=True)
+
+    def _go(self, resumed: bool) -> Result:
+        experiment = self.experiment
+        self.lstar = self._lstar()
+        decided = None if self.lstar is None else lstar.deciding(self.lstar)
+        dtype = torch.float64 if experiment.dtype == "float64" else torch.float32
+        known = None if decided is None else torch.from_numpy(decided).to(dtype)
+        setup = replace(experiment.setup, lstar=known)
+        x, buffers = setup.layout.read(setup.module)
+        algorithm = setup.algorithm
+        engine = auto.make(setup, experiment.choice.name, experiment.chunk)
+        try:
+            store = ClientStore(
+                algorithm, x, buffers, len(experiment.federation), setup.local_buffers
+            )
+            context = self._context(x)
+            state = RunState(
+                0,
+                algorithm.init(x, buffers, context),
+                store,
+                identity={"schema": SCHEMA, **experiment.identity()},
+            )
+            self.door = Simulation(engine, store, experiment.drop, experiment.min_replies)
+            if resumed and self.folder is not None:
+                state.load(self.folder.checkpoint)
+                self.history.restore(self.folder.pieces, state.round)
+                self.folder.trim_log(state.round)
+            else:
+                self._evaluate(state)
+                self._save(state)
+            self._rounds(algorithm, state, context)
+            return self._finish(state)
+        finally:
+            engine.close()
+
+    def _lstar(self) -> pd.DataFrame | None:
+        """Return L*, kept with the run so that a resume finds the same."""
+        experiment = self.experiment
+        if experiment.lstar == "none":
+            return None
+        if self.folder is not None and self.folder.lstar.exists():
+            return pd.read_parquet(self.folder.lstar)
+        share = experiment.cohort_size / len(experiment.federation)
+        rounds = max(1, math.ceil(experiment.rounds * share))
+        self.watch.stage("each client alone (L*)", rounds)
+        table = lstar.cached(
+            experiment.setup,
+            lstar.rule(experiment.lstar),
+            rounds,
+            experiment.choice.name,
+            lambda done, _: self.watch.advance(done),
+        )
+        self.watch.advance(rounds)
+        if self.folder is not None:
+            self.folder.write_table(self.folder.lstar, table)
+        return table
+
+    def _context(self, x: torch.Tensor) -> Context:
+        sizes = torch.from_numpy(self.experiment.federation.train.sizes)
+        everyone = torch.arange(len(sizes))
+        return Context(
+            round=0,
+            population=len(sizes),
+            sizes=sizes,
+            clients=everyone,
+            prior=x.new_zeros(0),
+            steps=everyone,
+            lr=self.experiment.solver.lr,
+            x=x,
+            layout=self.experiment.setup.layout,
+            by_size=self.experiment.by_size,
+        )
+
+    def _rounds(self, algorithm: Algorithm, state: RunState, context: Context) -> None:
+        experiment = self.experiment
+        self.watch.stage(f"{algorithm.text} ({experiment.choice.name})", experiment.rounds)
+        self.watch.advance(state.round)
+        with interruptible() as interrupted:
+            for t in range(state.round + 1, experiment.rounds + 1):
+                if self._stopped(state):
+                    break
+                began = time.perf_counter()
+                lr = experiment.solver.rate(t)
+                ctx = replace(context, round=t, lr=lr, x=state.server.x)
+                cohort = torch.from_numpy(experiment.sample(t))
+                server, replies = algorithm.round(
+                    state.server, cohort, self.door.ask, ctx, experiment.server_lr
+                )
+                state.server, state.round = server, t
+                state.empty = state.empty + 1 if replies is None else 0
+                self._log(t, lr, began)
+                if state.empty >= MOST_EMPTY:
+                    raise FedparityError(f"{MOST_EMPTY} rounds in a row without enough replies")
+                note = ""
+                if t % experiment.evaluation_interval == 0 or t == experiment.rounds:
+                    note = self._evaluate(state)
+                if self._due(t):
+                    self._save(state)
+                self.watch.advance(t, note)
+                if interrupted():
+                    self._save(state)
+                    where = f": fedparity resume {self.folder.path}" if self.folder else ""
+                    raise KeyboardInterrupt(f"stopped after round {t}{where}")
+
+    def _due(self, round: int) -> bool:
+        every = self.experiment.checkpoint_every
+        if every is not None:
+            return round % every == 0
+        return time.monotonic() - self._last_saved >= PAUSE
+
+    def _save(self, state: RunState) -> None:
+        if self.folder is not None:
+            self.folder.save(state, self.history)
+        self._last_saved = time.monotonic()
+
+    def _log(self, round: int, lr: float, began: float) -> None:
+        if self.folder is None:
+            return
+        met, names = self.door.attendance, self.experiment.federation.names
+        self.folder.note(
+            round=round,
+            lr=lr,
+            asked=len(met.asked),
+            answered=len(met.answered),
+            failed={names[client]: why for client, why in met.failed.items()},
+            seconds=round_(time.perf_counter() - began),
+        )
+
+    def _down(self, state: RunState) -> Down:
+        return Down("evaluate", state.round, 0.0, state.server.x, state.server.buffers)
+
+    def _measure(self, down: Down, split: str, round: int) -> Values:
+        """Evaluate all clients, remember it, and return the model they would really use."""
+        data = getattr(self.experiment.federation, split)
+        found = self.door.evaluate(down, split)
+        for model, values in found.items():
+            self.history.add(round, split, model, values, data.sizes)
+        return found.get("personal", found["global"])
+
+    def _evaluate(self, state: RunState) -> str:
+        """Evaluate on validation and test, and note whether the watched summaries improved."""
+        down = self._down(state)
+        splits = [s for s in ("validation", "test") if len(getattr(self.experiment.federation, s))]
+        values = {split: self._measure(down, split, state.round) for split in splits}
+        if self._watched is not None:
+            frame = ClientFrame(clients_table(self.experiment.federation, values, self.lstar))
+            value = summary_value(frame, self._watched, split="validation")
+            better = SUMMARIES[self._watched].better
+            sign = -1 if better == "higher" else 1
+            if state.best_value is None or sign * value < sign * state.best_value:
+                state.best_value, state.best_round, state.patience = value, state.round, 0
+                if self.experiment.keep != "last":
+                    state.best_x, state.best_buffers = state.server.x, state.server.buffers
+            else:
+                state.patience += 1
+        return _headline(values[splits[-1]]) if splits else ""
+
+    @property
+    def _watched(self) -> str | None:
+        if self.experiment.keep != "last":
+            return self.experiment.keep
+        return self.experiment.stop.metric if self.experiment.stop else None
+
+    def _stopped(self, state: RunState) -> bool:
+        stop = self.experiment.stop
+        return stop is not None and state.patience >= stop.patience
+
+    def _finish(self, state: RunState) -> Result:
+        experiment, settings = self.experiment, self.experiment.describe()
+        if state.best_x is not None and state.best_buffers is not None:
+            state.server = state.server._replace(x=state.best_x, buffers=state.best_buffers)
+            settings["record"]["kept_round"] = state.best_round
+        down = self._down(state)
+        values: dict[str, Values] = {}
+        for split in ("train", "validation", "test"):
+            if len(getattr(experiment.federation, split)):
+                found = self.door.evaluate(down, split)
+                values[split] = found.get("personal", found["global"])
+                if split == "train":
+                    sizes = experiment.federation.train.sizes
+                    for model, numbers in found.items():
+                        self.history.add(state.round, split, model, numbers, sizes)
+        clients = clients_table(experiment.federation, values, self.lstar)
+        module = experiment.setup.layout.write(
+            experiment.setup.module, state.server.x, state.server.buffers
+        ).eval()
+        path = None
+        if self.folder is not None:
+            path = self.folder.path
+            self._save(state)
+            self.folder.write_table(self.folder.history, self.history.table())
+            save_module(module, self.folder.model)
+            self.folder.write_table(self.folder.clients, clients)
+            self.folder.finished()
+        return Result(clients, self.history.table(), settings, state.round, module, path)
+
+
+def round_(seconds: float) -> float:
+    """Return seconds to the tenth of a millisecond."""
+    return round(seconds, 4)
+
+
+def _headline(values: Values) -> str:
+    if "accuracy" in values:
+        shown = 100 * values["accuracy"]
+        return f"accuracy {np.nanmean(shown):.1f} %, worst {np.nanmin(shown):.1f} %"
+    return f"loss {np.nanmean(values['loss']):.3f}, worst {np.nanmax(values['loss']):.3f}"
+
+
+@contextmanager
+def interruptible() -> Iterator[Any]:
+    """Turn a first Ctrl-C into a request to stop after the round; a second one stops at once."""
+    asked = False
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, before)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

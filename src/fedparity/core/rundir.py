@@ -1,0 +1,112 @@
+"""The run directory: what a run leaves on disk, and how it is found again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from fedparity.core.history import History
+from fedparity.core.state import RunState
+from fedparity.errors import InputError
+
+LARGEST_FILE = 1 << 20
+"""An experiment file is a page of text; more than this is not read."""
+
+
+class RunDir:
+    """Files of one run.
+
+    ``experiment.yaml`` (complete, re-runnable), ``history.parquet``, ``clients.parquet``,
+    ``lstar.parquet``, ``model.safetensors``, ``checkpoint/``, ``log.jsonl``, ``report.html``.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.experiment = self.path / "experiment.yaml"
+        self.history = self.path / "history.parquet"
+        self.clients = self.path / "clients.parquet"
+        self.lstar = self.path / "lstar.parquet"
+        self.model = self.path / "model.safetensors"
+        self.checkpoint = self.path / "checkpoint"
+        self.log = self.path / "log.jsonl"
+        self.report = self.path / "report.html"
+        self.pieces = self.path / "history"
+
+    def create(self, settings: dict[str, Any]) -> None:
+        """Make the directory for a new run; one that holds a run is refused."""
+        if self.experiment.exists():
+            raise InputError(
+                f"{self.path} already holds a run: resume it with 'fedparity resume {self.path}', "
+                "or choose another directory"
+            )
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise InputError(f"{self.path} is not an empty directory: choose another one")
+        self.path.mkdir(parents=True, exist_ok=True)
+        _write(self.experiment, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the run."""
+        if not self.experiment.exists():
+            raise InputError(f"{self.path} holds no run (no experiment.yaml)")
+        return read_yaml(self.experiment)
+
+    def save(self, state: RunState, history: History) -> None:
+        """Write a checkpoint: first the history up to it, then the state."""
+        history.flush(self.pieces, state.round)
+        state.save(self.checkpoint)
+
+    def write_table(self, file: Path, table: pd.DataFrame) -> None:
+        """Write a table beside and rename it."""
+        beside = file.with_name(file.name + ".part")
+        table.to_parquet(beside, index=False)
+        beside.replace(file)
+
+    def note(self, **entry: Any) -> None:
+        """Append one line to the log."""
+        with self.log.open("a") as handle:
+            handle.write(json.dumps(entry) + "\n")
+
+    def trim_log(self, round: int) -> None:
+        """Drop what was logged after the round a run is resumed from."""
+        if not self.log.exists():
+            return
+        lines = []
+        for line in self.log.read_text().splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if entry.get("round", 0) <= round:
+                lines.append(line)
+        _write(self.log, "".join(line + "\n" for line in lines))
+
+    def finished(self) -> None:
+        """Remove what only an unfinished run needs."""
+        shutil.rmtree(self.pieces, ignore_errors=True)
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """Read a table from a YAML file, saying in one line what is wrong with it."""
+    try:
+        if file.stat().st_size > LARGEST_FILE:
+            raise InputError(f"{file} is too large for an experiment file")
+        content = yaml.safe_load(file.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problem = " ".join(str(error).split())
+        raise InputError(f"{file} is not valid YAML: {problem}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{file} holds no settings: expected lines such as 'data: digits'")
+    return content
+
+
+def _write(file: Path, text: str) -> None:
+    beside = file.with_name(file.name + ".part")
+    beside.write_text(text)
+    beside.replace(file)

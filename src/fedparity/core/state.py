@@ -1,0 +1,207 @@
+"""All state of a run: one named tree of tensors, and its checkpoint on disk.
+
+A checkpoint is a folder with ``state.safetensors`` and ``state.json``, written beside the old one
+and renamed, so that a run killed at any moment finds a whole one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fedparity.core.algorithm import Algorithm, Server
+from fedparity.core.client import Named
+from fedparity.engines.setup import Ids
+from fedparity.errors import InputError
+
+SCHEMA = 1
+
+
+class ClientStore:
+    """What each client keeps between rounds, created at first contact.
+
+    Tensors of all clients met so far are rows of one slab a name, so that gathering a cohort is one
+    indexing operation and memory grows with the clients met, not with the population.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        x: Tensor,
+        buffers: Tensor,
+        population: int,
+        local_buffers: bool = False,
+    ) -> None:
+        made: Named = {p.name: dict(p.init_client(x)) for p in algorithm.having("init_client")}
+        if local_buffers and len(buffers):
+            made["buffers"] = {"b": buffers}
+        self.fresh: Named = {part: tensors for part, tensors in made.items() if tensors}
+        self.row = np.full(population if self.fresh else 0, -1, dtype=np.int64)
+        self.met = 0
+        self.slabs: Named = {
+            part: {key: value.new_zeros((0, *value.shape)) for key, value in tensors.items()}
+            for part, tensors in self.fresh.items()
+        }
+
+    def gather(self, clients: Ids) -> Named:
+        """Return the state of these clients, stacked; a client never met has the initial one."""
+        if not self.fresh:
+            return {}
+        rows = torch.from_numpy(self.row[clients])
+        known = rows >= 0
+        result: Named = {}
+        for part, tensors in self.fresh.items():
+            result[part] = {}
+            for key, value in tensors.items():
+                out = value.expand(len(clients), *value.shape).clone()
+                out[known] = self.slabs[part][key][rows[known]]
+                result[part][key] = out
+        return result
+
+    def scatter(self, clients: Ids, states: Named) -> None:
+        """Keep the new state of these clients."""
+        if not self.fresh:
+            return
+        new = clients[self.row[clients] < 0]
+        self.row[new] = np.arange(self.met, self.met + len(new))
+        self.met += len(new)
+        rows = torch.from_numpy(self.row[clients])
+        for part, tensors in self.slabs.items():
+            for key, slab in tensors.items():
+                if self.met > len(slab):
+                    room = min(len(self.row), max(self.met, 2 * len(slab)))
+                    slab = torch.cat([slab, slab.new_zeros((room - len(slab), *slab.shape[1:]))])
+                    tensors[key] = slab
+                if part in states:
+                    slab[rows] = states[part][key].to(slab.dtype)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the state of the clients met, by flat names."""
+        if not self.met:
+            return {}
+        flat = {
+            f"client/{part}/{key}": slab[: self.met].contiguous()
+            for part, tensors in self.slabs.items()
+            for key, slab in tensors.items()
+        }
+        met = np.flatnonzero(self.row >= 0)
+        ordered = met[np.argsort(self.row[met])]
+        return {**flat, "client": torch.from_numpy(ordered)}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take the state of :meth:`tensors`."""
+        if "client" not in tensors:
+            return
+        clients = tensors["client"].numpy()
+        states: Named = {
+            part: {key: tensors[f"client/{part}/{key}"] for key in slabs}
+            for part, slabs in self.slabs.items()
+        }
+        self.scatter(clients, states)
+
+
+@dataclass
+class RunState:
+    """Where a run stands after a round."""
+
+    round: int
+    server: Server
+    store: ClientStore
+    best_value: float | None = None
+    best_x: Tensor | None = None
+    best_buffers: Tensor | None = None
+    best_round: int = 0
+    patience: int = 0
+    """Evaluations since the watched metric last improved."""
+    empty: int = 0
+    """Rounds without enough replies."""
+    identity: dict[str, Any] = field(default_factory=dict)
+    """What a resume must agree with: algorithm, data, schema."""
+
+    def save(self, folder: Path) -> None:
+        """Write the checkpoint beside the old one and rename it."""
+        beside = folder.with_name(folder.name + ".new")
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        tensors = {"x": self.server.x, "buffers": self.server.buffers, **self.store.tensors()}
+        for part, state in self.server.parts.items():
+            tensors |= {f"server/{part}/{key}": value for key, value in state.items()}
+        if self.best_x is not None and self.best_buffers is not None:
+            tensors |= {"best/x": self.best_x, "best/buffers": self.best_buffers}
+        whole = {key: value.detach().clone().contiguous() for key, value in tensors.items()}
+        save_file(whole, beside / "state.safetensors")
+        numbers = {
+            "round": self.round,
+            "best_value": self.best_value,
+            "best_round": self.best_round,
+            "patience": self.patience,
+            "empty": self.empty,
+            "identity": self.identity,
+        }
+        (beside / "state.json").write_text(json.dumps(numbers, indent=1))
+        _sync(beside)
+        old = folder.with_name(folder.name + ".old")
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        beside.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def load(self, folder: Path) -> None:
+        """Take the state of a checkpoint, refusing one that belongs to another experiment."""
+        if not folder.exists():
+            folder = folder.with_name(folder.name + ".old")
+        if not folder.exists():
+            raise InputError(f"no checkpoint in {folder.parent}")
+        try:
+            numbers = json.loads((folder / "state.json").read_text())
+            tensors = load_file(folder / "state.safetensors")
+        except (OSError, ValueError, SafetensorError) as error:
+            raise InputError(f"checkpoint {folder} cannot be read: {error}") from error
+        for key, mine in self.identity.items():
+            theirs = numbers["identity"].get(key)
+            if theirs != mine:
+                raise InputError(
+                    f"cannot resume {folder.parent}: its {key} is {theirs!r}, here it is {mine!r}"
+                )
+        parts: Named = {}
+        for name, value in tensors.items():
+            if name.startswith("server/"):
+                _, part, key = name.split("/", 2)
+                parts.setdefault(part, {})[key] = value
+        if (
+            _shapes(parts) != _shapes(self.server.parts)
+            or tensors["x"].shape != self.server.x.shape
+        ):
+            raise InputError(f"cannot resume {folder.parent}: its state has another schema")
+        self.server = Server(tensors["x"], tensors["buffers"], parts)
+        self.store.restore(tensors)
+        self.round, self.patience = numbers["round"], numbers["patience"]
+        self.best_value, self.best_round = numbers["best_value"], numbers["best_round"]
+        self.empty = numbers["empty"]
+        self.best_x, self.best_buffers = tensors.get("best/x"), tensors.get("best/buffers")
+
+
+def _shapes(parts: Named) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {
+        f"{part}/{key}": (value.shape, value.dtype)
+        for part, state in parts.items()
+        for key, value in state.items()
+    }
+
+
+def _sync(folder: Path) -> None:
+    """Make sure the files are on disk before the rename."""
+    for file in folder.iterdir():
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())

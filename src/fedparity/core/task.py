@@ -1,0 +1,113 @@
+"""What is learned: a model factory, a loss an example, metrics an example."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedparity import models
+from fedparity.errors import InputError
+
+Factory = Callable[..., nn.Module]
+
+
+class Task:
+    """A model factory with a loss.
+
+    Parameters
+    ----------
+    model
+        A function ``(shape, outputs) -> nn.Module`` or ``() -> nn.Module``, or its text: a name of
+        :data:`fedparity.models.MODELS` with settings, or an import path ``package.module:name``.
+    """
+
+    name = "task"
+
+    def __init__(self, model: Factory | str) -> None:
+        self.factory = models.resolve(model) if isinstance(model, str) else model
+        self.model_text = model if isinstance(model, str) else _importable(model)
+
+    def build(
+        self, shape: tuple[int, ...], outputs: int, seed: int, dtype: torch.dtype
+    ) -> nn.Module:
+        """Return a fresh module whose initial parameters depend on the seed alone."""
+        return models.build(self.factory, shape, outputs, seed, dtype)
+
+    def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of every example, ``[B, ...] -> [B]``."""
+        raise NotImplementedError
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Return further numbers of every example, each ``[B]``, to be averaged over a client."""
+        return {}
+
+
+class Classification(Task):
+    """Cross-entropy on class labels; metric ``accuracy``."""
+
+    name = "classification"
+
+    def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(output, target, reduction="none")
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"accuracy": (output.argmax(-1) == target).to(output.dtype)}
+
+
+class Regression(Task):
+    """Squared error on real targets; metric ``error`` (absolute)."""
+
+    name = "regression"
+
+    def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        return (output.reshape(target.shape) - target).square()
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"error": (output.reshape(target.shape) - target).abs()}
+
+
+class NextToken(Task):
+    """Cross-entropy of the next token, averaged over a sequence; metric ``accuracy``.
+
+    The model maps ``[B, T]`` tokens to logits ``[B, T, V]``; the target is ``[B, T]``.
+    """
+
+    name = "next_token"
+
+    def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        each = F.cross_entropy(output.flatten(0, 1), target.flatten(), reduction="none")
+        return each.view(target.shape).mean(-1)
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"accuracy": (output.argmax(-1) == target).to(output.dtype).mean(-1)}
+
+
+TASKS: dict[str, type[Task]] = {
+    "classification": Classification,
+    "regression": Regression,
+    "next_token": NextToken,
+}
+
+
+def _importable(factory: Factory) -> str | None:
+    """Return the text under which ``factory`` can be found again, or None."""
+    for name, known in models.MODELS.items():
+        if known is factory:
+            return name
+    module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", "")
+    if module in (None, "__main__", "builtins") or "<" in name or "." in name:
+        return None
+    if getattr(sys.modules.get(str(module)), name, None) is not factory:
+        return None
+    return f"{module}:{name}"
+
+
+def task_for(kind: str, model: Factory | str) -> Task:
+    """Return the default task of a federation: classes are classified, values regressed."""
+    if kind not in ("classes", "values"):
+        raise InputError(f"no default task for data of kind '{kind}'")
+    return Classification(model) if kind == "classes" else Regression(model)

@@ -1,0 +1,102 @@
+"""What every engine works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedparity.core.algorithm import Algorithm
+from fedparity.core.client import Down, Named, Up
+from fedparity.core.layout import Layout
+from fedparity.core.seeds import Keys, seeds_for
+from fedparity.core.solver import Solver
+from fedparity.core.task import Task
+from fedparity.data import Federation, Split
+from fedparity.engines.evaluation import measure
+
+Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A federation, a task and an algorithm, ready to be computed."""
+
+    federation: Federation
+    task: Task
+    module: nn.Module
+    layout: Layout
+    algorithm: Algorithm
+    solver: Solver
+    seed: int
+    lstar: Tensor | None = None
+    """The best loss of every client alone, ``[K]``."""
+    local_buffers: bool = False
+    """Whether buffers stay on the clients."""
+
+    def seeds(self, down: Down, clients: Ids, purpose: str) -> Keys:
+        """Return the clients' seeds of a round."""
+        return seeds_for(self.seed, purpose, down.round, clients)
+
+
+class Engine:
+    """Computes the client side of an exchange for a cohort."""
+
+    name = "engine"
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+
+    def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
+        """Return the stacked answers of ``clients``, whose states and buffers are stacked alike."""
+        raise NotImplementedError
+
+    def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
+        """Return ``[m, d]``: the parameters each client would really use."""
+        raise NotImplementedError
+
+    def measure(self, x: Tensor, buffers: Tensor, split: Split) -> dict[str, Tensor]:
+        """Return loss and metrics of every example of a split at the shared parameters."""
+        module = self.setup.layout.write(self.setup.module, x, buffers)
+        return measure(self.setup.task, module, split.x, split.y)
+
+    def evaluate_own(
+        self, split: str, clients: Ids, params: Tensor, buffers: Tensor
+    ) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+        """Return loss and metrics of every client at its own parameters."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back what the engine holds."""
+
+
+def rows_of(tree: Named, rows: Tensor | int) -> Named:
+    """Return the given rows of every tensor of a tree."""
+    return {part: {k: v[rows] for k, v in tensors.items()} for part, tensors in tree.items()}
+
+
+def join(trees: list[Named], stack: bool) -> Named:
+    """Join the same tree of several lanes along the client dimension."""
+    together = torch.stack if stack else torch.cat
+    return {
+        part: {key: together([tree[part][key] for tree in trees]) for key in tensors}
+        for part, tensors in trees[0].items()
+    }
+
+
+@contextmanager
+def intraop(threads: int) -> Iterator[None]:
+    """Run with this many threads inside an operation, and put the old number back."""
+    before = torch.get_num_threads()
+    if before == threads:
+        yield
+        return
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,132 @@
+"""The door to simulated clients: drop-out, client state and refused replies are handled here."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedparity.core.algorithm import Replies
+from fedparity.core.client import Down, Up
+from fedparity.core.seeds import seeds_for
+from fedparity.core.state import ClientStore
+from fedparity.data import Split
+from fedparity.engines.evaluation import Values, by_client
+from fedparity.engines.setup import Engine, Ids
+from fedparity.errors import FedparityError
+
+PERSONAL_FLOATS = 1 << 25
+"""Numbers of personal parameters held at once while evaluating."""
+
+
+@dataclass
+class Attendance:
+    """Who was asked in a round, who answered, and why others did not."""
+
+    asked: list[int] = field(default_factory=list)
+    answered: list[int] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+
+
+class Simulation:
+    """Clients in this process, behind the one function ``ask``."""
+
+    def __init__(
+        self, engine: Engine, store: ClientStore, drop: float = 0.0, min_replies: int = 1
+    ) -> None:
+        self.engine, self.store = engine, store
+        self.drop, self.min_replies = drop, min_replies
+        self.attendance = Attendance()
+
+    def ask(self, down: Down, cohort: Tensor) -> Replies:
+        """Return the answers of those of the cohort who do not drop out, by ascending id."""
+        asked = np.sort(cohort.numpy())
+        clients = asked[~self._dropped(down, asked)] if self.drop else asked
+        self._record(asked, clients)
+        if len(clients) < self.min_replies:
+            return self._nobody(down)
+        states = self.store.gather(clients)
+        buffers = states["buffers"]["b"] if "buffers" in states else down.buffers
+        up = self.engine.ask(down, clients, buffers, states)
+        steps = torch.from_numpy(
+            self.engine.setup.solver.lengths(self.engine.setup.federation.train.sizes[clients])
+        )
+        ids = torch.from_numpy(clients)
+        if up.deltas is None or up.buffers is None:
+            empty = down.x.new_zeros(len(clients), 0)
+            return Replies(ids, steps, up.reports, empty, empty)
+        return self._received(down, up, ids, steps)
+
+    def _received(self, down: Down, up: Up, ids: Tensor, steps: Tensor) -> Replies:
+        """Keep new client states and leave out updates that are not finite."""
+        assert up.deltas is not None
+        assert up.buffers is not None
+        states = dict(up.states)
+        sent = up.buffers
+        if "buffers" in self.store.fresh:
+            states["buffers"] = {"b": up.buffers}
+            sent = up.buffers[:, :0]
+        finite = up.deltas.isfinite().all(1)
+        if bool(finite.all()):
+            self.store.scatter(ids.numpy(), states)
+            return Replies(ids, steps, up.reports, up.deltas, sent)
+        names = self.engine.setup.federation.names
+        for client in ids[~finite].tolist():
+            self.attendance.failed[client] = "the update is not finite"
+        first = names[int(ids[~finite][0])]
+        if not bool(finite.any()):
+            raise FedparityError(
+                f"round {down.round}: every update is infinite or NaN (first: client '{first}'): "
+                f"lower the learning rate (now {down.lr:g}) or clip gradients"
+            )
+        warnings.warn(f"the update of client '{first}' is not finite and left out", stacklevel=2)
+        self.attendance.answered = ids[finite].tolist()
+        kept = {p: {k: v[finite] for k, v in t.items()} for p, t in states.items()}
+        self.store.scatter(ids[finite].numpy(), kept)
+        reports = {p: {k: v[finite] for k, v in t.items()} for p, t in up.reports.items()}
+        return Replies(ids[finite], steps[finite], reports, up.deltas[finite], sent[finite])
+
+    def evaluate(self, down: Down, split: str) -> dict[str, Values]:
+        """Return loss and metrics of every client, for the shared and any personal model."""
+        setup = self.engine.setup
+        data: Split = getattr(setup.federation, split)
+        found = {"global": by_client(self.engine.measure(down.x, down.buffers, data), data)}
+        if setup.algorithm.having("personal") or "buffers" in self.store.fresh:
+            found["personal"] = self._evaluate_personal(down, split)
+        return found
+
+    def _evaluate_personal(self, down: Down, split: str) -> Values:
+        everyone = np.arange(len(self.engine.setup.federation))
+        rows = max(1, PERSONAL_FLOATS // self.engine.setup.layout.size)
+        pieces: list[Values] = []
+        for start in range(0, len(everyone), rows):
+            clients = everyone[start : start + rows]
+            states = self.store.gather(clients)
+            params = self.engine.personal(down, clients, states)
+            buffers = (
+                states["buffers"]["b"]
+                if "buffers" in states
+                else down.buffers.expand(len(clients), -1)
+            )
+            pieces.append(self.engine.evaluate_own(split, clients, params, buffers))
+        return {key: np.concatenate([piece[key] for piece in pieces]) for key in pieces[0]}
+
+    def _dropped(self, down: Down, clients: Ids) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        seed = self.engine.setup.seed
+        draws = seeds_for(seed, "dropout", down.round, clients) / float(2**64)
+        dropped: np.ndarray[tuple[int], np.dtype[np.bool_]] = draws < self.drop
+        return dropped
+
+    def _record(self, asked: Ids, clients: Ids) -> None:
+        self.attendance = Attendance(asked.tolist(), clients.tolist())
+        for client in np.setdiff1d(asked, clients).tolist():
+            self.attendance.failed[client] = "dropped out"
+
+    def _nobody(self, down: Down) -> Replies:
+        self.attendance.answered = []
+        none = torch.zeros(0, dtype=torch.int64)
+        empty = down.x.new_zeros(0, len(down.x))
+        return Replies(none, none, {}, empty, empty[:, :0])

@@ -1,0 +1,81 @@
+"""AFL: the mixture of clients the model does worst on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors
+from fedparity.core.simplex import project
+
+
+@dataclass(frozen=True, config=STRICT)
+class AFL(Part):
+    r"""Minimise the loss of the worst mixture: :math:`\min_x \max_\lambda \sum_k \lambda_k F_k`.
+
+    .. math:: x \leftarrow x + \sum_k \lambda_k D_k, \qquad
+              \lambda \leftarrow \mathrm{Proj}(\lambda + \eta F)
+
+    Parameters
+    ----------
+    eta
+        Step of the mixture weights.
+    order
+        ``model_first`` aggregates with the old weights (q-FFL's and easyFL's code),
+        ``weights_first`` with the new ones (PropFair's and AAggFF's code).
+    initial
+        Weights before the first round: ``uniform`` or by ``size``.
+
+    Notes
+    -----
+    Sent up: one float more than FedAvg, the training loss before local training. The server learns
+    each client's loss. The paper asks every client every round; with partial participation only the
+    weights of those who answer move, keeping their total mass, and they are aggregated with their
+    share of it. The last iterate is evaluated; the paper's theory speaks of the averaged one.
+
+    Examples
+    --------
+    >>> AFL().eta
+    0.1
+
+    References
+    ----------
+    Mohri, Sivek, Suresh. Agnostic federated learning. ICML 2019.
+    """
+
+    eta: float = Field(default=0.1, ge=0, description="step of the mixture weights")
+    order: Literal["model_first", "weights_first"] = "model_first"
+    initial: Literal["uniform", "size"] = "uniform"
+
+    name = "afl"
+    paper = "Mohri et al. 2019 (AFL)"
+    equalises = "worst client (loss)"
+    learns = "its update and its training loss"
+    replaces = frozenset({"weigh"})
+
+    @property
+    def reads(self) -> frozenset[Fact]:
+        return frozenset({"loss"})
+
+    def neutral(self) -> Part:
+        return AFL(eta=0.0)
+
+    def init_server(self, x: Tensor, ctx: Context) -> Tensors:
+        each = ctx.sizes.double() if self.initial == "size" else torch.ones(ctx.population).double()
+        return {"mixture": each / each.sum()}
+
+    def finish(self, delta: Tensor, c: Client) -> Finish:
+        return Finish(delta, {"loss": c.loss})
+
+    def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
+        old = s["mixture"][ctx.clients]
+        new = project(old + self.eta * up["loss"].double(), mass=old.sum())
+        mixture = s["mixture"].index_copy(0, ctx.clients, new)
+        used = old if self.order == "model_first" else new
+        if float(used.sum()) == 0:
+            return w, {"mixture": mixture}
+        return (used / used.sum()).to(w.dtype), {"mixture": mixture}

@@ -1,0 +1,138 @@
+"""EAGLE: equal loss gaps. Local gradients are re-weighted by how much a client loses by joining."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors
+
+
+@dataclass(frozen=True, config=STRICT)
+class Eagle(Part):
+    r"""Equalise the loss gaps :math:`r_k = L_k(x) - L^*_k`.
+
+    The objective is :math:`\frac1K\sum_k L_k + \frac{\lambda}{K(K-1)}\sum_{k\ne j}(r_k-r_j)^2`, the
+    mean loss plus :math:`2\lambda` times the sample variance of the gaps. Client k descends with
+
+    .. math:: y \leftarrow y - \eta_l \hat v_k\, g_k(y), \qquad
+              v_k = 1 + \frac{4\lambda K}{K-1}(r_k - \bar r)
+
+    and the server takes the uniform mean.
+
+    Parameters
+    ----------
+    lam
+        Utility against parity; 0 is uniform FedAvg.
+    normalise
+        ``l2_sqrtK`` makes the norm of the weights sqrt(K), so that equal gaps are FedAvg at the
+        same learning rate; ``l2_unit`` is the paper's (norm 1, the learning rate shrinks by
+        sqrt(K)); ``none`` is the gradient of the objective.
+    weights
+        ``stale`` uses the gaps of the previous round (Algorithm 1; no extra exchange), ``fresh``
+        asks for the gaps at the current model first (the theory; one more exchange of a float).
+    clip_min
+        Smallest weight allowed; weights are normalised after it. None keeps negative weights, with
+        which the clients of the smallest gaps climb.
+    max_ratio
+        Largest weight allowed, as a multiple of the mean weight 1. None allows any.
+
+    Notes
+    -----
+    Sent down: one float, the weight; sent up: one float, the gap. The server learns each client's
+    gap on its validation split, never the loss or :math:`L^*` by themselves. With partial
+    participation (the paper asks all clients) the last known gaps of absent clients count, and K
+    is the number of clients whose gap is known; a client is weighted 1 until its gap is known.
+
+    Examples
+    --------
+    >>> Eagle(lam=0.5).raw_weights(torch.tensor([0.1, 0.3, -0.2]))
+    tensor([1.1000, 1.7000, 0.2000])
+
+    References
+    ----------
+    EAGLE: loss gap parity for fair federated learning. 2025.
+    """
+
+    lam: float = Field(default=1.0, ge=0, description="utility against parity")
+    normalise: Literal["l2_sqrtK", "l2_unit", "none"] = "l2_sqrtK"
+    weights: Literal["stale", "fresh"] = "stale"
+    clip_min: float | None = Field(default=None, description="smallest weight allowed")
+    max_ratio: float | None = Field(default=None, ge=1, description="largest weight allowed")
+
+    name = "eagle"
+    paper = "EAGLE (loss gap parity)"
+    equalises = "loss gap (loss-gap parity)"
+    learns = "its update and its validation loss gap"
+    replaces = frozenset({"weigh"})
+
+    @property
+    def reads(self) -> frozenset[Fact]:
+        return frozenset({"validation_loss", "lstar"})
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        unused = "measure" if self.weights == "stale" else "finish"
+        return super().hooks - {unused}
+
+    def neutral(self) -> Part:
+        return Eagle(lam=0.0)
+
+    def init_server(self, x: Tensor, ctx: Context) -> Tensors:
+        return {"gaps": torch.full((ctx.population,), torch.nan, dtype=torch.float64)}
+
+    def measure(self, c: Client) -> Tensors:
+        return {"gap": c.validation_loss - c.lstar}
+
+    def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
+        gaps = s["gaps"]
+        if self.weights == "fresh":
+            gaps = gaps.index_copy(0, ctx.clients, probe["gap"].double())
+        known = ~gaps.isnan()
+        weights = torch.ones_like(gaps)
+        weights[known] = self.raw_weights(gaps[known])
+        weights = self._normalised(self._bounded(weights), known)
+        mine = weights[ctx.clients].to(ctx.x.dtype)
+        return Plan(each={"weight": mine}, state={"gaps": gaps})
+
+    def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
+        return c.down["weight"] * g
+
+    def finish(self, delta: Tensor, c: Client) -> Finish:
+        return Finish(delta, {"gap": c.validation_loss - c.lstar})
+
+    def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
+        if self.weights == "stale":
+            s = {"gaps": s["gaps"].index_copy(0, ctx.clients, up["gap"].double())}
+        return ctx.uniform, s
+
+    def raw_weights(self, gaps: Tensor) -> Tensor:
+        """Return ``v`` before bounds and normalisation; its mean is 1."""
+        if len(gaps) < 2:
+            return torch.ones_like(gaps)
+        return 1 + 4 * self.lam * len(gaps) / (len(gaps) - 1) * (gaps - gaps.mean())
+
+    def _bounded(self, v: Tensor) -> Tensor:
+        if self.clip_min is None and bool((v < 0).any()):
+            warnings.warn(
+                "eagle: clients of small gaps have a negative weight and climb; "
+                "lower lam or set clip_min=0",
+                stacklevel=2,
+            )
+        low = -torch.inf if self.clip_min is None else self.clip_min
+        high = torch.inf if self.max_ratio is None else self.max_ratio
+        return v.clamp(low, high)
+
+    def _normalised(self, v: Tensor, known: Tensor) -> Tensor:
+        """Normalise over the clients whose gap is known; over all before any is."""
+        if self.normalise == "none":
+            return v
+        among = v[known] if bool(known.any()) else v
+        norm = among.norm()
+        target = 1.0 if self.normalise == "l2_unit" else len(among) ** 0.5
+        return v * (target / norm) if float(norm) > 0 else v
