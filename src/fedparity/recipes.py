@@ -8,7 +8,21 @@ from dataclasses import dataclass
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.part import Part
 from fedparity.errors import unknown
-from fedparity.parts import PARTS, Momentum, Prox
+from fedparity.parts import (
+    BN,
+    PARTS,
+    PGVC,
+    PVR,
+    QFFL,
+    Adaptive,
+    FedSGD,
+    Momentum,
+    Nova,
+    Prox,
+    Uniform,
+    Varp,
+)
+from fedparity.parts.pgvc import Mode
 from fedparity.spec import Spec, construct, parse, written
 
 
@@ -32,10 +46,66 @@ def _fedavgm(beta: float = Momentum().beta, dampening: float = 0.0) -> tuple[Par
     return (Momentum(beta=beta, dampening=dampening),)
 
 
+def _fedadam(
+    eta: float = Adaptive().eta, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+) -> tuple[Part, ...]:
+    return (Adaptive(rule="adam", eta=eta, beta1=beta1, beta2=beta2, tau=tau),)
+
+
+def _fedyogi(
+    eta: float = Adaptive().eta, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3
+) -> tuple[Part, ...]:
+    return (Adaptive(rule="yogi", eta=eta, beta1=beta1, beta2=beta2, tau=tau),)
+
+
+def _fedadagrad(
+    eta: float = Adaptive().eta, beta1: float = 0.0, tau: float = 1e-3
+) -> tuple[Part, ...]:
+    return (Adaptive(rule="adagrad", eta=eta, beta1=beta1, tau=tau),)
+
+
+def _fedvarp(scaled: bool = False) -> tuple[Part, ...]:
+    return (Varp(scaled=scaled),)
+
+
+def _fednova(mu: float = 0.0) -> tuple[Part, ...]:
+    return (Prox(mu=mu), Nova()) if mu else (Nova(),)
+
+
+def _fedbn() -> tuple[Part, ...]:
+    return (BN(),)
+
+
+def _fedpvr(layers: int | tuple[str, ...] = PVR().layers) -> tuple[Part, ...]:
+    return (PVR(layers=layers),)
+
+
+def _fedpgvc(
+    layers: int | tuple[str, ...] = PGVC().layers,
+    mode: Mode = "scalar",
+    s_max: float = PGVC().s_max,
+    kappa: float = PGVC().kappa,
+) -> tuple[Part, ...]:
+    return (PGVC(layers=layers, mode=mode, s_max=s_max, kappa=kappa), Uniform())
+
+
+def _qfedsgd(q: float = QFFL().q) -> tuple[Part, ...]:
+    return (FedSGD(), QFFL(q=q))
+
+
 RECIPES: dict[str, Recipe] = {
+    "fedadagrad": Recipe(_fedadagrad, Adaptive.paper),
+    "fedadam": Recipe(_fedadam, Adaptive.paper),
     "fedavg": Recipe(_fedavg, "McMahan et al. 2017 (FedAvg)"),
-    "fedprox": Recipe(_fedprox, Prox.paper),
     "fedavgm": Recipe(_fedavgm, Momentum.paper),
+    "fedbn": Recipe(_fedbn, BN.paper),
+    "fednova": Recipe(_fednova, Nova.paper),
+    "fedpgvc": Recipe(_fedpgvc, PGVC.paper),
+    "fedprox": Recipe(_fedprox, Prox.paper),
+    "fedpvr": Recipe(_fedpvr, PVR.paper),
+    "fedvarp": Recipe(_fedvarp, Varp.paper),
+    "fedyogi": Recipe(_fedyogi, Adaptive.paper),
+    "qfedsgd": Recipe(_qfedsgd, QFFL.paper),
 }
 
 

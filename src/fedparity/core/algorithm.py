@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from fedparity.core.part import Context, Fact, Part, Tensors
+from fedparity.core.part import AFTER, Context, Fact, Part, Tensors
 from fedparity.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,20 +76,33 @@ class Algorithm:
     @cached_property
     def probe_reads(self) -> frozenset[Fact]:
         """What is measured in the probe exchange: what parts with ``measure`` read."""
-        return frozenset().union(*(p.reads - {"end_loss"} for p in self.having("measure")))
+        return frozenset().union(*(p.reads - AFTER for p in self.having("measure")))
 
     @cached_property
     def train_reads(self) -> frozenset[Fact]:
         """What is measured in the training exchange."""
         measuring = self.having("measure")
         before = (p.reads for p in self.parts if p not in measuring)
-        after = (p.reads & {"end_loss"} for p in measuring)
+        after = (p.reads & AFTER for p in measuring)
         return frozenset().union(*before, *after)
+
+    @property
+    def trains(self) -> bool:
+        """Whether clients run the local training loop."""
+        return all(part.trains for part in self.parts)
 
     @property
     def local_buffers(self) -> bool:
         """Whether a part keeps the buffers on the clients."""
         return any(part.buffers == "local" for part in self.parts)
+
+    def judge(
+        self, losses: Tensor, output: Tensor, target: Tensor, view: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """Return the losses a client reports, example by example."""
+        for part in self.having("judge"):
+            losses = part.judge(losses, output, target, view)
+        return losses
 
     def init(self, x: Tensor, buffers: Tensor, ctx: Context) -> Server:
         """Return the server's state before the first round."""

@@ -108,9 +108,9 @@ def _view(part: Part, lane: Lane, tree: Tree, down: Down, more: Mapping[str, obj
     )
 
 
-def probe(lane: Lane, down: Down, state: Named) -> Up:
+def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     """Measure at the received parameters; nothing is trained and no state changes."""
-    tree = _tree(lane, down, state, lane.facts(down.x, down.buffers, lane.algorithm.probe_reads))
+    tree = _tree(lane, down, state, lane.facts(down.x, buffers, lane.algorithm.probe_reads))
 
     def measure(tree: Tree) -> Named:
         return {p.name: dict(p.measure(c)) for p, c in views(lane, "measure", tree, down)}
@@ -130,7 +130,8 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     lane.begin(buffers)
     slots = solver.slots(y)
     correct = lane.lift(lambda tree, g, second, y: _grad(lane, tree, down, g, second, y, step))
-    for step in range(lane.longest):
+    first = y
+    for step in range(lane.longest if algorithm.trains else 0):
         g, second = lane.gradient(y, step, tree, down)
         if algorithm.having("grad"):
             g = correct(tree, g, second, y)
@@ -141,11 +142,15 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
         else:
             y = torch.where(running, moved, y)
             slots = tuple(torch.where(running, a, b) for a, b in zip(after, slots, strict=True))
+        first = y if step == 0 else first
     ended = lane.end()
 
     delta = y - down.x
+    if "first" in algorithm.train_reads:
+        facts = {**facts, "first": first}
     if "end_loss" in algorithm.train_reads:
-        tree = {**tree, "facts": {**facts, "end_loss": lane.end_loss(y, ended)}}
+        facts = {**facts, "end_loss": lane.end_loss(y, ended)}
+    tree = {**tree, "facts": facts}
     if not algorithm.having("finish"):
         return Up({}, delta, ended, state)
     delta, reports, states = lane.lift(lambda tree, delta, y: _finish(lane, tree, down, delta, y))(

@@ -178,6 +178,10 @@ class Experiment:
                 continue
             if metric not in SUMMARIES:
                 raise unknown("summary", metric, ["last", *SUMMARIES])
+            if SUMMARIES[metric].better is None:
+                raise InputError(f"'{metric}' is only counted: no value of it is better")
+            if SUMMARIES[metric].column in ("gap", "lstar") and self.lstar == "none":
+                raise InputError(f"'{metric}' needs L*: lstar must not be 'none'")
             if not len(self.federation.validation):
                 raise InputError(
                     f"'{metric}' is watched on validation examples, and there are none"
@@ -192,15 +196,18 @@ class Experiment:
         if self.lstar != "none":
             lstar.rule(self.lstar)
         everyone = self.cohort_size == len(self.federation) and not self.drop
+        problems = []
         for part in self.algorithm.parts:
             if "full_participation" in part.needs and not everyone:
-                raise InputError(
-                    f"'{part.name}' needs every client in every round: leave cohort out"
+                problems.append(
+                    f"'{part.name}' needs every client in every round: leave cohort and drop out"
                 )
             if "plain_sgd" in part.needs and not self.solver.plain:
-                raise InputError(
+                problems.append(
                     f"'{part.name}' needs plain SGD: no momentum, weight decay, clipping or Adam"
                 )
+        if problems:
+            raise InputError("; ".join(problems))
 
     def _setup(self) -> Setup:
         assert isinstance(self.algorithm, Algorithm)
@@ -230,6 +237,8 @@ class Experiment:
         return setup
 
     def _choose(self) -> auto.Choice:
+        if self.conditions.engine == "vmap":
+            auto.check_stackable(self.setup)
         if self.conditions.engine != "auto":
             return auto.Choice(self.conditions.engine, "asked for by name")
         return auto.choose(self.setup, self.cohort_size)

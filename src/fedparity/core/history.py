@@ -67,8 +67,22 @@ class History:
         self._old.append(piece)
         self._new = []
 
-    def restore(self, folder: Path, round: int) -> None:
-        """Read the pieces written up to a round."""
-        pieces = [pd.read_parquet(file) for file in sorted(folder.glob("*.parquet"))]
-        self._old = [piece[piece["round"] <= round] for piece in pieces]
-        self._new = []
+    def restore(self, folder: Path, whole: Path, round: int) -> None:
+        """Read the rows up to a round: of a finished run from its table, else from the pieces.
+
+        Losses on the training split are measured at the end alone, and will be again.
+        """
+        self._old, self._new = [], []
+        finished = pd.read_parquet(whole) if whole.exists() else None
+        if finished is not None and finished["round"].max() >= round:
+            self._new = [_kept(finished, round)]
+            return
+        for file in sorted(folder.glob("*.parquet")):
+            if int(file.stem) > round:  # written just before a checkpoint that never was
+                file.unlink()
+            else:
+                self._old.append(_kept(pd.read_parquet(file), round))
+
+
+def _kept(rows: pd.DataFrame, round: int) -> pd.DataFrame:
+    return rows[(rows["round"] <= round) & (rows["split"] != "train")]

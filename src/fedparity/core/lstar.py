@@ -151,7 +151,9 @@ def _estimate(
 ) -> pd.DataFrame:
     federation = setup.federation
     everyone = np.arange(len(federation))
-    store = ClientStore(setup.algorithm, x, buffers, len(federation), local_buffers=True)
+    store = ClientStore(
+        setup.algorithm, setup.layout, x, buffers, len(federation), local_buffers=True
+    )
     store.scatter(everyone, store.gather(everyone))
     kept, kept_buffers = x.repeat(len(everyone), 1), buffers.repeat(len(everyone), 1)
     lowest = np.full(len(everyone), np.inf)

@@ -17,10 +17,13 @@ from torch import Tensor
 
 from fedparity.core import seeds
 from fedparity.core.layout import Layout
+from fedparity.core.solver import Solver
 from fedparity.errors import FedparityError
 
 Tensors = Mapping[str, Tensor]
-Fact = Literal["loss", "grad", "validation_loss", "lstar", "end_loss"]
+Fact = Literal["loss", "grad", "validation_loss", "lstar", "first", "end_loss"]
+AFTER: frozenset[Fact] = frozenset({"first", "end_loss"})
+"""Facts of local training, known at its end."""
 
 STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 """Configuration of every part's dataclass: unknown settings are errors."""
@@ -38,6 +41,8 @@ HOOKS = (
     "weigh",
     "combine",
     "step",
+    "judge",
+    "tell",
     "personal",
 )
 
@@ -84,11 +89,25 @@ class Context:
     layout: Layout
     by_size: bool = True
     """Whether the experiment weighs clients by their examples, or all alike."""
+    cohort: int = 0
+    """Clients asked a round."""
+    solver: Solver = field(default_factory=Solver)
+    parts: tuple[Part, ...] = ()
+    """All parts of the algorithm."""
+    seed: int = 0
 
     @property
     def n(self) -> Tensor:
         """Training examples of those who answer."""
         return self.sizes[self.clients]
+
+    @property
+    def shares(self) -> Tensor:
+        """The prior weights of the whole population, ``[K]``, summing to 1."""
+        each = (
+            self.sizes.to(self.x.dtype) if self.by_size else torch.ones_like(self.sizes).to(self.x)
+        )
+        return each / each.sum()
 
     @property
     def uniform(self) -> Tensor:
@@ -116,8 +135,11 @@ class Client:
         training split where a client has no validation example).
     end, end_loss
         Parameters after local training and their mean loss over the training split.
-    inputs, predict
-        In ``loss``: the batch, and the model's output at the current parameters on other inputs.
+    first
+        Parameters after the first local step.
+    inputs, predict, augment
+        In ``loss``: the batch, the model's output at the current parameters on other inputs, and
+        the task's augmentation.
 
     A part lists in :attr:`Part.reads` which of the measured ones it uses.
     """
@@ -130,6 +152,7 @@ class Client:
     state: Tensors
     inputs: Tensor
     predict: Callable[[Tensor], Tensor]
+    augment: Callable[[Tensor, Tensor], Tensor]
     second: Tensor
     """In ``grad``: the gradient asked for by the ``second`` hook, over the whole vector."""
 
@@ -137,6 +160,7 @@ class Client:
     grad: Tensor
     validation_loss: Tensor
     lstar: Tensor
+    first: Tensor
     end_loss: Tensor
 
     def __init__(self, lr: float, round: int, layout: Layout, **known: object) -> None:
@@ -176,9 +200,9 @@ class Part:
     """What the server learns of one client."""
 
     replaces: ClassVar[frozenset[str]] = frozenset()
-    """Of ``weigh`` and ``combine``: those whose input this part discards."""
-    ignores_weights: ClassVar[bool] = False
-    """Whether ``combine`` discards the aggregation weights."""
+    """``weigh`` if this part discards the weights it is given."""
+    trains: ClassVar[bool] = True
+    """Whether clients run the local training loop; False where ``finish`` makes the update."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Conditions of the experiment: ``full_participation``, ``plain_sgd``."""
     buffers: ClassVar[Literal["local", None]] = None
@@ -194,6 +218,11 @@ class Part:
         """The hooks this part really uses, given its settings."""
         return frozenset(h for h in HOOKS if getattr(type(self), h) is not getattr(Part, h))
 
+    @property
+    def ignores_weights(self) -> bool:
+        """Whether ``combine`` discards the aggregation weights."""
+        return False
+
     def neutral(self) -> Part | None:
         """Return the setting in which this part is uniform FedAvg, or None if there is none."""
         return None
@@ -205,7 +234,7 @@ class Part:
         """Return what the server keeps between rounds."""
         return {}
 
-    def init_client(self, x: Tensor) -> Tensors:
+    def init_client(self, x: Tensor, layout: Layout) -> Tensors:
         """Return what each client keeps between rounds; ``x`` are the initial parameters."""
         return {}
 
@@ -256,6 +285,20 @@ class Part:
     ) -> tuple[Tensor, Tensors]:
         """Server: direction -> direction, and new state."""
         return direction, s
+
+    def judge(
+        self, losses: Tensor, output: Tensor, target: Tensor, view: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """Client, when a loss is reported: losses an example -> losses an example.
+
+        ``view(u)`` is the model's output on the inputs augmented with the numbers ``u``. Whatever
+        is random in training is fixed here, so that a report is deterministic.
+        """
+        return losses
+
+    def tell(self, s: Tensors) -> dict[str, float]:
+        """Server, after the round: numbers for the log."""
+        return {}
 
     def personal(self, x: Tensor, c: Client) -> Tensor:
         """Client, at evaluation: the parameters it would really use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import signal
 import threading
@@ -80,9 +81,10 @@ class Run:
             return self._go(resumed=False)
 
     def resume(self) -> Result:
-        """Go on from the last checkpoint."""
+        """Go on from the last checkpoint, or from the start if the run never wrote one."""
         assert self.folder is not None
-        self.folder.settings()
+        if not self.folder.has_checkpoint():
+            self.folder.check(self.experiment.describe())
         with intraop(1):
             return self._go(resumed=True)
 
@@ -92,13 +94,17 @@ class Run:
         decided = None if self.lstar is None else lstar.deciding(self.lstar)
         dtype = torch.float64 if experiment.dtype == "float64" else torch.float32
         known = None if decided is None else torch.from_numpy(decided).to(dtype)
-        setup = replace(experiment.setup, lstar=known)
+        # A run moves a module of its own, so that the experiment can be run again.
+        setup = replace(
+            experiment.setup, lstar=known, module=copy.deepcopy(experiment.setup.module)
+        )
+        self.module = setup.module
         x, buffers = setup.layout.read(setup.module)
         algorithm = setup.algorithm
         engine = auto.make(setup, experiment.choice.name, experiment.chunk)
         try:
             store = ClientStore(
-                algorithm, x, buffers, len(experiment.federation), setup.local_buffers
+                algorithm, setup.layout, x, buffers, len(experiment.federation), setup.local_buffers
             )
             context = self._context(x)
             state = RunState(
@@ -108,9 +114,9 @@ class Run:
                 identity={"schema": SCHEMA, **experiment.identity()},
             )
             self.door = Simulation(engine, store, experiment.drop, experiment.min_replies)
-            if resumed and self.folder is not None:
+            if resumed and self.folder is not None and self.folder.has_checkpoint():
                 state.load(self.folder.checkpoint)
-                self.history.restore(self.folder.pieces, state.round)
+                self.history.restore(self.folder.pieces, self.folder.history, state.round)
                 self.folder.trim_log(state.round)
             else:
                 self._evaluate(state)
@@ -156,6 +162,10 @@ class Run:
             x=x,
             layout=self.experiment.setup.layout,
             by_size=self.experiment.by_size,
+            cohort=self.experiment.cohort_size,
+            solver=self.experiment.solver,
+            parts=self.experiment.setup.algorithm.parts,
+            seed=self.experiment.seed,
         )
 
     def _rounds(self, algorithm: Algorithm, state: RunState, context: Context) -> None:
@@ -175,7 +185,7 @@ class Run:
                 )
                 state.server, state.round = server, t
                 state.empty = state.empty + 1 if replies is None else 0
-                self._log(t, lr, began)
+                self._log(t, lr, began, state)
                 if state.empty >= MOST_EMPTY:
                     raise FedparityError(f"{MOST_EMPTY} rounds in a row without enough replies")
                 note = ""
@@ -200,7 +210,7 @@ class Run:
             self.folder.save(state, self.history)
         self._last_saved = time.monotonic()
 
-    def _log(self, round: int, lr: float, began: float) -> None:
+    def _log(self, round: int, lr: float, began: float, state: RunState) -> None:
         if self.folder is None:
             return
         met, names = self.door.attendance, self.experiment.federation.names
@@ -211,7 +221,13 @@ class Run:
             answered=len(met.answered),
             failed={names[client]: why for client, why in met.failed.items()},
             seconds=round_(time.perf_counter() - began),
+            **self._told(state),
         )
+
+    def _told(self, state: RunState) -> dict[str, dict[str, float]]:
+        """Return the numbers that parts want recorded."""
+        parts = self.experiment.setup.algorithm.having("tell")
+        return {part.name: part.tell(state.server.parts.get(part.name, {})) for part in parts}
 
     def _down(self, state: RunState) -> Down:
         return Down("evaluate", state.round, 0.0, state.server.x, state.server.buffers)
@@ -229,24 +245,25 @@ class Run:
         down = self._down(state)
         splits = [s for s in ("validation", "test") if len(getattr(self.experiment.federation, s))]
         values = {split: self._measure(down, split, state.round) for split in splits}
-        if self._watched is not None:
-            frame = ClientFrame(clients_table(self.experiment.federation, values, self.lstar))
-            value = summary_value(frame, self._watched, split="validation")
-            better = SUMMARIES[self._watched].better
-            sign = -1 if better == "higher" else 1
-            if state.best_value is None or sign * value < sign * state.best_value:
-                state.best_value, state.best_round, state.patience = value, state.round, 0
-                if self.experiment.keep != "last":
-                    state.best_x, state.best_buffers = state.server.x, state.server.buffers
-            else:
-                state.patience += 1
+        self._watched(state, values)
         return _headline(values[splits[-1]]) if splits else ""
 
-    @property
-    def _watched(self) -> str | None:
-        if self.experiment.keep != "last":
-            return self.experiment.keep
-        return self.experiment.stop.metric if self.experiment.stop else None
+    def _watched(self, state: RunState, values: dict[str, Values]) -> None:
+        keep, stop = self.experiment.keep, self.experiment.stop
+        if keep == "last" and stop is None:
+            return
+        frame = ClientFrame(clients_table(self.experiment.federation, values, self.lstar))
+        if keep != "last":
+            value = summary_value(frame, keep, split="validation")
+            if _better(keep, value, state.best_value):
+                state.best_value, state.best_round = value, state.round
+                state.best_x, state.best_buffers = state.server.x, state.server.buffers
+        if stop is not None:
+            value = summary_value(frame, stop.metric, split="validation")
+            if _better(stop.metric, value, state.stop_value):
+                state.stop_value, state.patience = value, 0
+            else:
+                state.patience += 1
 
     def _stopped(self, state: RunState) -> bool:
         stop = self.experiment.stop
@@ -254,6 +271,7 @@ class Run:
 
     def _finish(self, state: RunState) -> Result:
         experiment, settings = self.experiment, self.experiment.describe()
+        self._save(state)
         if state.best_x is not None and state.best_buffers is not None:
             state.server = state.server._replace(x=state.best_x, buffers=state.best_buffers)
             settings["record"]["kept_round"] = state.best_round
@@ -269,12 +287,11 @@ class Run:
                         self.history.add(state.round, split, model, numbers, sizes)
         clients = clients_table(experiment.federation, values, self.lstar)
         module = experiment.setup.layout.write(
-            experiment.setup.module, state.server.x, state.server.buffers
+            self.module, state.server.x, state.server.buffers
         ).eval()
         path = None
         if self.folder is not None:
             path = self.folder.path
-            self._save(state)
             self.folder.write_table(self.folder.history, self.history.table())
             save_module(module, self.folder.model)
             self.folder.write_table(self.folder.clients, clients)
@@ -285,6 +302,13 @@ class Run:
 def round_(seconds: float) -> float:
     """Return seconds to the tenth of a millisecond."""
     return round(seconds, 4)
+
+
+def _better(metric: str, value: float, best: float | None) -> bool:
+    if best is None or math.isnan(value):
+        return best is None
+    sign = -1 if SUMMARIES[metric].better == "higher" else 1
+    return math.isnan(best) or sign * value < sign * best
 
 
 def _headline(values: Values) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 
 from fedparity.core.history import History
-from fedparity.core.state import RunState
+from fedparity.core.state import RunState, old
 from fedparity.errors import InputError
 
 LARGEST_FILE = 1 << 20
@@ -54,6 +54,20 @@ class RunDir:
         if not self.experiment.exists():
             raise InputError(f"{self.path} holds no run (no experiment.yaml)")
         return read_yaml(self.experiment)
+
+    def has_checkpoint(self) -> bool:
+        """Tell whether a run got as far as its first checkpoint."""
+        return self.checkpoint.exists() or old(self.checkpoint).exists()
+
+    def check(self, settings: dict[str, Any]) -> None:
+        """Refuse, with a reason, settings that are not those of the run."""
+        written = self.settings()
+        for key, mine in settings.items():
+            if key not in ("record", "rounds") and written.get(key) != mine:
+                raise InputError(
+                    f"cannot resume {self.path}: its {key} is {written.get(key)!r}, "
+                    f"here it is {mine!r}"
+                )
 
     def save(self, state: RunState, history: History) -> None:
         """Write a checkpoint: first the history up to it, then the state."""

@@ -18,8 +18,9 @@ def project(v: Tensor, mass: float | Tensor = 1.0) -> Tensor:
     >>> project(torch.tensor([0.5, 1.0, 0.0]))
     tensor([0.2500, 0.7500, 0.0000])
     """
+    v = v - v.max()  # the result is the same, and large entries do not swallow the mass
     u = v.sort(descending=True).values
     excess = u.cumsum(0) - mass
     count = torch.arange(1, len(v) + 1, dtype=v.dtype)
-    rho = int((u - excess / count > 0).sum())
+    rho = max(1, int((u - excess / count > 0).sum()))
     return (v - excess[rho - 1] / rho).clamp_min(0)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fedparity.core.algorithm import Algorithm, Server
 from fedparity.core.client import Named
+from fedparity.core.layout import Layout
 from fedparity.engines.setup import Ids
 from fedparity.errors import InputError
 
@@ -37,12 +38,15 @@ class ClientStore:
     def __init__(
         self,
         algorithm: Algorithm,
+        layout: Layout,
         x: Tensor,
         buffers: Tensor,
         population: int,
         local_buffers: bool = False,
     ) -> None:
-        made: Named = {p.name: dict(p.init_client(x)) for p in algorithm.having("init_client")}
+        made: Named = {
+            p.name: dict(p.init_client(x, layout)) for p in algorithm.having("init_client")
+        }
         if local_buffers and len(buffers):
             made["buffers"] = {"b": buffers}
         self.fresh: Named = {part: tensors for part, tensors in made.items() if tensors}
@@ -121,8 +125,9 @@ class RunState:
     best_x: Tensor | None = None
     best_buffers: Tensor | None = None
     best_round: int = 0
+    stop_value: float | None = None
     patience: int = 0
-    """Evaluations since the watched metric last improved."""
+    """Evaluations since the metric of early stopping last improved."""
     empty: int = 0
     """Rounds without enough replies."""
     identity: dict[str, Any] = field(default_factory=dict)
@@ -144,23 +149,23 @@ class RunState:
             "round": self.round,
             "best_value": self.best_value,
             "best_round": self.best_round,
+            "stop_value": self.stop_value,
             "patience": self.patience,
             "empty": self.empty,
             "identity": self.identity,
         }
         (beside / "state.json").write_text(json.dumps(numbers, indent=1))
         _sync(beside)
-        old = folder.with_name(folder.name + ".old")
-        shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
-            folder.rename(old)
+            shutil.rmtree(old(folder), ignore_errors=True)
+            folder.rename(old(folder))
         beside.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(old(folder), ignore_errors=True)
 
     def load(self, folder: Path) -> None:
         """Take the state of a checkpoint, refusing one that belongs to another experiment."""
         if not folder.exists():
-            folder = folder.with_name(folder.name + ".old")
+            folder = old(folder)
         if not folder.exists():
             raise InputError(f"no checkpoint in {folder.parent}")
         try:
@@ -188,8 +193,13 @@ class RunState:
         self.store.restore(tensors)
         self.round, self.patience = numbers["round"], numbers["patience"]
         self.best_value, self.best_round = numbers["best_value"], numbers["best_round"]
-        self.empty = numbers["empty"]
+        self.stop_value, self.empty = numbers["stop_value"], numbers["empty"]
         self.best_x, self.best_buffers = tensors.get("best/x"), tensors.get("best/buffers")
+
+
+def old(checkpoint: Path) -> Path:
+    """Return where the last checkpoint stands while the next takes its place."""
+    return checkpoint.with_name(checkpoint.name + ".old")
 
 
 def _shapes(parts: Named) -> dict[str, tuple[torch.Size, torch.dtype]]:
@@ -203,5 +213,5 @@ def _shapes(parts: Named) -> dict[str, tuple[torch.Size, torch.dtype]]:
 def _sync(folder: Path) -> None:
     """Make sure the files are on disk before the rename."""
     for file in folder.iterdir():
-        with file.open("rb") as handle:
+        with file.open("r+b") as handle:
             os.fsync(handle.fileno())

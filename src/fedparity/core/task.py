@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedparity import models
+from fedparity.core import augmentation
+from fedparity.core.augmentation import Augment
 from fedparity.errors import InputError
 
 Factory = Callable[..., nn.Module]
@@ -23,11 +25,15 @@ class Task:
     model
         A function ``(shape, outputs) -> nn.Module`` or ``() -> nn.Module``, or its text: a name of
         :data:`fedparity.models.MODELS` with settings, or an import path ``package.module:name``.
+    augment
+        Another view of the same examples, ``(inputs, u) -> inputs`` with ``u`` a vector of
+        :data:`fedparity.core.augmentation.DRAWS` numbers in [0, 1); used by self-regularisation.
     """
 
     name = "task"
 
-    def __init__(self, model: Factory | str) -> None:
+    def __init__(self, model: Factory | str, augment: Augment = augmentation.usual) -> None:
+        self._augment = augment
         self.factory = models.resolve(model) if isinstance(model, str) else model
         self.model_text = model if isinstance(model, str) else _importable(model)
 
@@ -44,6 +50,10 @@ class Task:
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Return further numbers of every example, each ``[B]``, to be averaged over a client."""
         return {}
+
+    def augment(self, inputs: Tensor, u: Tensor) -> Tensor:
+        """Return another view of a batch, made with the numbers ``u`` in [0, 1)."""
+        return self._augment(inputs, u)
 
 
 class Classification(Task):

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
 
 from fedparity.core.solver import Solver
 from fedparity.core.task import Task
@@ -31,10 +33,8 @@ class Choice(NamedTuple):
 def choose(setup: Setup, cohort: int) -> Choice:
     """Return the engine for an experiment; the same experiment always gets the same one."""
     sizes = setup.federation.train.sizes
-    if draws_random_numbers(setup):
-        return Choice("loop", "a layer draws random numbers, from each client's own seed")
-    if setup.layout.buffers and not _even_batches(setup.solver, sizes):
-        return Choice("loop", "BatchNorm statistics do not allow padded batches")
+    if obstacle := unstackable(setup):
+        return Choice("loop", obstacle)
     if cohort < 2:
         return Choice("loop", "one client a round")
     if setup.layout.size > SMALL:
@@ -49,25 +49,54 @@ def make(setup: Setup, name: str, chunk: int | None = None) -> Engine:
     if name == "loop":
         return LoopEngine(setup, random=draws_random_numbers(setup))
     if name == "vmap":
-        if draws_random_numbers(setup):
-            raise InputError("engine 'vmap' cannot run layers that draw random numbers: use 'loop'")
         return VmapEngine(setup, chunk)
     raise unknown("engine", name, ENGINES)
 
 
+def check_stackable(setup: Setup) -> None:
+    """Refuse an experiment that the vmap engine cannot run, before its first round."""
+    if obstacle := unstackable(setup):
+        raise InputError(f"engine 'vmap' cannot run this: {obstacle}; use 'loop' or 'auto'")
+
+
+def unstackable(setup: Setup) -> str | None:
+    """Return why clients cannot be stacked by vmap, or None if they can."""
+    if draws_random_numbers(setup):
+        return "a layer draws random numbers, from each client's own seed"
+    if setup.layout.buffers and not _even_batches(setup.solver, setup.federation.train.sizes):
+        return "BatchNorm statistics do not allow padded batches"
+    layout, module, inputs = setup.layout, setup.module, _two_examples(setup)
+    x, buffers = layout.read(module)
+
+    def forward(x: Tensor, buffers: Tensor, inputs: Tensor) -> Tensor:
+        tensors = {**layout.parameters(x), **layout.buffer_tensors(buffers)}
+        output: Tensor = functional_call(module, tensors, (inputs,))
+        return output
+
+    module.train()
+    try:
+        with torch.no_grad():
+            vmap(forward)(*(tensor.expand(2, *tensor.shape) for tensor in (x, buffers, inputs)))
+    except RuntimeError as error:
+        return f"torch cannot stack the model ({str(error).splitlines()[0][:80]})"
+    return None
+
+
 def draws_random_numbers(setup: Setup) -> bool:
-    """Tell whether the model in training mode gives another output with another seed."""
-    data = setup.federation.train
+    """Tell whether the model in training mode moves torch's generator."""
     before = setup.layout.read(setup.module)
     setup.module.train()
-    inputs = data.x[:2] if len(data) > 1 else data.x[:1].expand(2, *data.x.shape[1:])
-    outputs = []
-    with torch.no_grad():
-        for seed in (0, 1):
-            with seeded(seed):
-                outputs.append(setup.module(inputs))
-            setup.layout.write(setup.module, *before)
-    return not torch.equal(*outputs)
+    with torch.no_grad(), seeded(0):
+        still = torch.get_rng_state()
+        setup.module(_two_examples(setup))
+        moved = not torch.equal(torch.get_rng_state(), still)
+    setup.layout.write(setup.module, *before)
+    return moved
+
+
+def _two_examples(setup: Setup) -> Tensor:
+    x = setup.federation.train.x
+    return x[:2] if len(x) > 1 else x.expand(2, *x.shape[1:])
 
 
 def check_model(setup: Setup, task: Task) -> None:

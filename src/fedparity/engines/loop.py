@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import os
 import queue
-import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -25,9 +24,11 @@ from fedparity.core.layout import Layout
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor, seed_for
 from fedparity.data import Split
+from fedparity.engines.blame import blame
 from fedparity.engines.evaluation import Values, blocks, joined, measure, measure_block
+from fedparity.engines.judging import judged
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
-from fedparity.errors import ClientError, FedparityError
+from fedparity.errors import ClientError, FedparityError, InputError
 
 T = TypeVar("T")
 THREADS_FROM = 1_000_000
@@ -71,10 +72,9 @@ class OneClient(Lane):
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.desk, self.client = setup, desk, client
         self.x, self.y = setup.federation.train.client(client)
-        size = np.asarray([len(self.x)])
-        self.longest = int(self.solver.lengths(size)[0])
+        size, ids = np.asarray([len(self.x)]), np.asarray([client])
+        self.longest = int(setup.lengths(ids)[0])
         self.n, self.steps = torch.tensor(len(self.x)), torch.tensor(self.longest)
-        ids = np.asarray([client])
         self.seed = as_tensor(setup.seeds(down, ids, "client"))[0]
         self.plan = (
             self.solver.batches(setup.seeds(down, ids, "batches"), size)
@@ -113,7 +113,13 @@ class OneClient(Lane):
         output = desk.module(inputs)
         losses = self.setup.task.losses(output, target)
         for part, c in client_side.views(
-            self, "loss", tree, down, inputs=inputs, predict=desk.module
+            self,
+            "loss",
+            tree,
+            down,
+            inputs=inputs,
+            predict=desk.module,
+            augment=self.setup.task.augment,
         ):
             c.step = step
             losses = part.loss(losses, output, target, c)
@@ -144,7 +150,7 @@ class OneClient(Lane):
         self.desk.place(x)
         self.desk.place_buffers(buffers)
         if "loss" in reads:
-            found["loss"] = self._loss(self.x, self.y)
+            found["loss"] = self._judged_loss()
         if "validation_loss" in reads:
             inputs, target = self.setup.federation.validation.client(self.client)
             found["validation_loss"] = (
@@ -159,11 +165,14 @@ class OneClient(Lane):
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
         self.desk.place(y)
         self.desk.place_buffers(buffers)
-        return self._loss(self.x, self.y)
+        return self._judged_loss()
+
+    def _judged_loss(self) -> Tensor:
+        """Return the training loss as the algorithm judges it."""
+        return judged(self.setup, self.desk.module, self.x, self.y).mean()
 
     def _loss(self, inputs: Tensor, target: Tensor) -> Tensor:
-        losses = measure(self.setup.task, self.desk.module, inputs, target)["loss"]
-        return losses.mean().clone()
+        return measure(self.setup.task, self.desk.module, inputs, target)["loss"].mean()
 
     def _full_gradient(self) -> Tensor:
         desk = self.desk
@@ -213,9 +222,9 @@ class LoopEngine(Engine):
         def one(row: int, desk: Desk) -> Up:
             lane = OneClient(self.setup, desk, _row(down, row), int(clients[row]))
             with self._randomness(down, int(clients[row])):
-                if down.phase == "probe":
-                    return client_side.probe(lane, _row(down, row), rows_of(states, row))
                 own = buffers[row] if buffers.dim() == 2 else buffers
+                if down.phase == "probe":
+                    return client_side.probe(lane, _row(down, row), own, rows_of(states, row))
                 return client_side.train(lane, _row(down, row), own, rows_of(states, row))
 
         done = self._each(len(clients), one, down, clients)
@@ -265,10 +274,11 @@ class LoopEngine(Engine):
         def guarded(row: int, desk: Desk) -> T:
             try:
                 return one(row, desk)
-            except FedparityError:
+            except (InputError, ClientError):
                 raise
             except Exception as error:
-                raise ClientError(self._blame(error, int(clients[row]), down)) from error
+                name = self.setup.federation.names[int(clients[row])]
+                raise blame(error, down, f"client '{name}'") from error
 
         return self._run(count, guarded)
 
@@ -282,16 +292,6 @@ class LoopEngine(Engine):
 
         rows: Iterable[int] = range(count)
         return list(self._pool.map(at_desk, rows) if self._pool else map(at_desk, rows))
-
-    def _blame(self, error: Exception, client: int, down: Down) -> str:
-        frames = traceback.extract_tb(error.__traceback__)
-        inside = [f for f in frames if "/parts/" in f.filename.replace(os.sep, "/")]
-        part = f", part in {inside[-1].filename}:{inside[-1].lineno}" if inside else ""
-        name = self.setup.federation.names[client]
-        return (
-            f"client '{name}', round {down.round}, phase {down.phase}{part}: "
-            f"{type(error).__name__}: {error}"
-        )
 
     def _randomness(self, down: Down, client: int) -> Any:
         """Let layers that draw random numbers draw from the client's own seed."""
@@ -308,7 +308,7 @@ class seeded:
 
     def __enter__(self) -> None:
         self.before = torch.get_rng_state()
-        torch.manual_seed(self.seed)
+        torch.default_generator.manual_seed(self.seed)
 
     def __exit__(self, *_: object) -> None:
         torch.set_rng_state(self.before)

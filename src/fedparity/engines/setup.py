@@ -38,6 +38,11 @@ class Setup:
     local_buffers: bool = False
     """Whether buffers stay on the clients."""
 
+    def lengths(self, clients: Ids) -> Ids:
+        """Return the local steps of these clients; one where a part makes the update itself."""
+        sizes = self.federation.train.sizes[clients]
+        return self.solver.lengths(sizes) if self.algorithm.trains else np.ones_like(sizes)
+
     def seeds(self, down: Down, clients: Ids, purpose: str) -> Keys:
         """Return the clients' seeds of a round."""
         return seeds_for(self.seed, purpose, down.round, clients)

@@ -24,8 +24,9 @@ PERSONAL_FLOATS = 1 << 25
 
 @dataclass
 class Attendance:
-    """Who was asked in a round, who answered, and why others did not."""
+    """Who was asked in a round, who answered its last exchange, and why others did not."""
 
+    round: int = 0
     asked: list[int] = field(default_factory=list)
     answered: list[int] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
@@ -45,15 +46,13 @@ class Simulation:
         """Return the answers of those of the cohort who do not drop out, by ascending id."""
         asked = np.sort(cohort.numpy())
         clients = asked[~self._dropped(down, asked)] if self.drop else asked
-        self._record(asked, clients)
+        self._record(down.round, asked, clients)
         if len(clients) < self.min_replies:
             return self._nobody(down)
         states = self.store.gather(clients)
         buffers = states["buffers"]["b"] if "buffers" in states else down.buffers
         up = self.engine.ask(down, clients, buffers, states)
-        steps = torch.from_numpy(
-            self.engine.setup.solver.lengths(self.engine.setup.federation.train.sizes[clients])
-        )
+        steps = torch.from_numpy(self.engine.setup.lengths(clients))
         ids = torch.from_numpy(clients)
         if up.deltas is None or up.buffers is None:
             empty = down.x.new_zeros(len(clients), 0)
@@ -84,6 +83,8 @@ class Simulation:
             )
         warnings.warn(f"the update of client '{first}' is not finite and left out", stacklevel=2)
         self.attendance.answered = ids[finite].tolist()
+        if int(finite.sum()) < self.min_replies:
+            return self._nobody(down)
         kept = {p: {k: v[finite] for k, v in t.items()} for p, t in states.items()}
         self.store.scatter(ids[finite].numpy(), kept)
         reports = {p: {k: v[finite] for k, v in t.items()} for p, t in up.reports.items()}
@@ -120,8 +121,10 @@ class Simulation:
         dropped: np.ndarray[tuple[int], np.dtype[np.bool_]] = draws < self.drop
         return dropped
 
-    def _record(self, asked: Ids, clients: Ids) -> None:
-        self.attendance = Attendance(asked.tolist(), clients.tolist())
+    def _record(self, round: int, asked: Ids, clients: Ids) -> None:
+        if self.attendance.round != round:
+            self.attendance = Attendance(round, asked.tolist())
+        self.attendance.answered = clients.tolist()
         for client in np.setdiff1d(asked, clients).tolist():
             self.attendance.failed[client] = "dropped out"
 

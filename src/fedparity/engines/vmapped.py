@@ -21,10 +21,12 @@ from fedparity.core.client import Down, Lane, Named, Tree, Up
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
 from fedparity.data import Split
+from fedparity.engines.blame import blame
 from fedparity.engines.evaluation import Values, block_rows, measure
+from fedparity.engines.judging import judged
 from fedparity.engines.loop import known_lstar
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
-from fedparity.errors import InputError
+from fedparity.errors import ClientError, InputError
 
 FLOATS = 1 << 25
 """Numbers a chunk may hold at once (parameters, gradients and inputs of its clients)."""
@@ -38,7 +40,7 @@ class Stack(Lane):
         self.setup, self.clients, self._facts = setup, clients, facts
         self.data = setup.federation.train
         sizes = self.data.sizes[clients]
-        lengths = self.solver.lengths(sizes)
+        lengths = setup.lengths(clients)
         self.longest = int(lengths.max())
         self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
         self.seed = as_tensor(setup.seeds(down, clients, "client"))
@@ -50,13 +52,14 @@ class Stack(Lane):
         plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
         if plan is None:
             self._full = padded(self.data, clients)
-            mask = self._full[2]
+            partial = self._full[2] is not None
         else:
             rows = plan.index + self.data.offsets[clients][:, None, None]
             self._rows = torch.from_numpy(rows)
             self._mask = None if plan.mask.all() else torch.from_numpy(plan.mask)
-            mask = self._mask
-        if self.layout.buffers and mask is not None:
+            # A client that has finished its steps has an empty row, and keeps its buffers.
+            partial = bool((plan.mask.any(-1) & ~plan.mask.all(-1)).any())
+        if self.layout.buffers and partial:
             raise InputError(
                 "engine 'vmap' cannot pad batches of a model with BatchNorm statistics: "
                 "use engine 'loop', or a batch that divides every client's examples"
@@ -107,7 +110,7 @@ class Stack(Lane):
         total = mean(losses, mask).sum()
         wanted = [v for v in (head, tail) if v.shape[1]]
         grads = torch.autograd.grad(total, wanted)
-        if step + 1 <= self.longest and after.shape[1]:
+        if after.shape[1]:
             running = self.running(step)
             kept = self._buffers
             self._buffers = after if running is None else torch.where(running, after, kept)
@@ -142,7 +145,13 @@ class Stack(Lane):
                 return self._forward(head, tail, buffers, other)[0]
 
             for part, c in client_side.views(
-                self, "loss", tree, down, inputs=inputs, predict=predict
+                self,
+                "loss",
+                tree,
+                down,
+                inputs=inputs,
+                predict=predict,
+                augment=self.setup.task.augment,
             ):
                 c.step = step
                 losses = part.loss(losses, output, target, c)
@@ -169,7 +178,7 @@ class Stack(Lane):
         y = self.spread(x).detach().requires_grad_()
         total = torch.zeros(len(self.clients), self.layout.size, dtype=x.dtype)
         for inputs, target, mask in padded_blocks(self.data, self.clients):
-            output = vmap(self._still, in_dims=(0, None, 0))(y, _shared(buffers), inputs)
+            output = vmap(self._still)(y, buffers.expand(len(self.clients), -1), inputs)
             losses = self._losses(output, target)
             kept = losses if mask is None else losses * mask
             (g,) = torch.autograd.grad((kept.sum(1) / self.n).sum(), y)
@@ -177,11 +186,13 @@ class Stack(Lane):
         return total
 
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
-        sums = self.own_sums("train", y, buffers)["loss"]
+        sums = self.own_sums("train", y, buffers, judged=True)["loss"]
         return (sums / self.n).to(y.dtype)
 
     @torch.no_grad()
-    def own_sums(self, split: str, y: Tensor, buffers: Tensor) -> dict[str, Tensor]:
+    def own_sums(
+        self, split: str, y: Tensor, buffers: Tensor, judged: bool = False
+    ) -> dict[str, Tensor]:
         """Return sums over each client's examples at its own parameters, in float64."""
         self.setup.module.eval()
         data: Split = getattr(self.setup.federation, split)
@@ -191,11 +202,28 @@ class Stack(Lane):
             flat, wanted = output.flatten(0, 1), target.flatten(0, 1)
             found = {"loss": self.setup.task.losses(flat, wanted)}
             found |= self.setup.task.metrics(flat, wanted)
+            if judged and self.algorithm.having("judge"):
+                losses = found["loss"].view(target.shape[:2])
+                found["loss"] = vmap(self._judged)(y, buffers, inputs, losses, output, target)
             for key, value in found.items():
                 each = value.view(target.shape[:2]).double()
                 kept = each if mask is None else torch.where(mask, each, 0.0)
                 sums[key] = sums.get(key, 0.0) + kept.sum(1)
         return sums
+
+    def _judged(
+        self,
+        y: Tensor,
+        buffers: Tensor,
+        inputs: Tensor,
+        losses: Tensor,
+        output: Tensor,
+        target: Tensor,
+    ) -> Tensor:
+        def view(u: Tensor) -> Tensor:
+            return self._still(y, buffers, self.setup.task.augment(inputs, u))
+
+        return self.algorithm.judge(losses, output, target, view)
 
     def _still(self, y: Tensor, buffers: Tensor, inputs: Tensor) -> Tensor:
         """Return the model's output without touching its buffers."""
@@ -224,7 +252,12 @@ class VmapEngine(Engine):
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         facts = self._facts(down, clients, buffers)
         chunks = self._chunks(clients)
-        done = [self._chunk(down, clients, rows, buffers, states, facts) for rows in chunks]
+        try:
+            done = [self._chunk(down, clients, rows, buffers, states, facts) for rows in chunks]
+        except (InputError, ClientError):
+            raise
+        except Exception as error:
+            raise blame(error, down, "a stack of clients (engine 'loop' names one)") from error
         back = torch.from_numpy(np.argsort(np.concatenate(chunks)))
         reports = rows_of(join([up.reports for up in done], stack=False), back)
         if down.phase == "probe":
@@ -249,26 +282,36 @@ class VmapEngine(Engine):
         own = Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
         known = {key: value[these] for key, value in facts.items()}
         lane = Stack(self.setup, own, clients[rows], known)
-        if down.phase == "probe":
-            return client_side.probe(lane, own, rows_of(states, these))
         mine = buffers[these] if buffers.dim() == 2 else buffers
+        if down.phase == "probe":
+            return client_side.probe(lane, own, mine, rows_of(states, these))
         return client_side.train(lane, own, mine, rows_of(states, these))
 
     def _facts(self, down: Down, clients: Ids, buffers: Tensor) -> dict[str, Tensor]:
-        """Measure at the shared parameters: one pass over the cohort's pooled examples."""
+        """Measure at the shared parameters."""
         algorithm, setup = self.setup.algorithm, self.setup
         reads = algorithm.probe_reads if down.phase == "probe" else algorithm.train_reads
         found: dict[str, Tensor] = {}
         if "loss" in reads:
-            found["loss"] = self._pooled(down, clients, "train")
+            found["loss"] = self._loss(down, clients, buffers, "train")
         if "validation_loss" in reads:
-            value = self._pooled(down, clients, "validation")
-            if value.isnan().any():
-                value = torch.where(value.isnan(), self._pooled(down, clients, "train"), value)
+            value = self._loss(down, clients, buffers, "validation")
+            absent = torch.from_numpy(setup.federation.validation.sizes[clients] == 0)
+            if absent.any():
+                value = torch.where(absent, self._loss(down, clients, buffers, "train"), value)
             found["validation_loss"] = value
         if "lstar" in reads:
             found["lstar"] = known_lstar(setup)[torch.from_numpy(clients)]
         return found
+
+    def _loss(self, down: Down, clients: Ids, buffers: Tensor, split: str) -> Tensor:
+        """Return each client's loss; one pass over pooled examples unless buffers are its own."""
+        if buffers.dim() == 1:
+            return self._pooled(down, clients, split)
+        shared = down.x.expand(len(clients), -1)
+        missing = np.full(len(clients), np.nan)
+        loss = self.evaluate_own(split, clients, shared, buffers).get("loss", missing)
+        return torch.from_numpy(loss).to(down.x.dtype)
 
     def _pooled(self, down: Down, clients: Ids, split: str) -> Tensor:
         data: Split = getattr(self.setup.federation, split)
@@ -281,7 +324,10 @@ class VmapEngine(Engine):
         else:
             rows, owner = rows_of_clients(data, clients)
             inputs, target = data.x[rows], data.y[rows]
-        losses = measure(self.setup.task, module, inputs, target).get("loss", torch.zeros(0))
+        if split == "train":
+            losses = judged(self.setup, module, inputs, target)
+        else:
+            losses = measure(self.setup.task, module, inputs, target).get("loss", torch.zeros(0))
         sums = np.bincount(owner, weights=losses.double().numpy(), minlength=len(clients))
         with np.errstate(invalid="ignore", divide="ignore"):
             return torch.from_numpy(sums / sizes).to(down.x.dtype)
@@ -344,7 +390,3 @@ def padded_blocks(data: Split, clients: Ids) -> Any:
     width = max(1, min(longest, block_rows(data.x) // max(1, len(clients)) + 1))
     for start in range(0, longest, width):
         yield padded(data, clients, start, min(width, longest - start))
-
-
-def _shared(buffers: Tensor) -> Tensor:
-    return buffers[0] if buffers.dim() == 2 else buffers

@@ -41,6 +41,12 @@ class Eagle(Part):
         which the clients of the smallest gaps climb.
     max_ratio
         Largest weight allowed, as a multiple of the mean weight 1. None allows any.
+    target_variance
+        Instead of ``lam``: the sample variance of the gaps to reach (epsilon loss-gap parity).
+        ``lam`` then starts at 0 and climbs by dual ascent,
+        :math:`\lambda \leftarrow \max(0, \lambda + s\,(\mathrm{Var}(r) - \epsilon))`.
+    dual_step
+        :math:`s` of the dual ascent.
 
     Notes
     -----
@@ -64,6 +70,8 @@ class Eagle(Part):
     weights: Literal["stale", "fresh"] = "stale"
     clip_min: float | None = Field(default=None, description="smallest weight allowed")
     max_ratio: float | None = Field(default=None, ge=1, description="largest weight allowed")
+    target_variance: float | None = Field(default=None, gt=0, description="gap variance to reach")
+    dual_step: float = Field(default=0.1, gt=0, description="step of the dual ascent on lam")
 
     name = "eagle"
     paper = "EAGLE (loss gap parity)"
@@ -84,7 +92,11 @@ class Eagle(Part):
         return Eagle(lam=0.0)
 
     def init_server(self, x: Tensor, ctx: Context) -> Tensors:
-        return {"gaps": torch.full((ctx.population,), torch.nan, dtype=torch.float64)}
+        start = self.lam if self.target_variance is None else 0.0
+        return {
+            "gaps": torch.full((ctx.population,), torch.nan, dtype=torch.float64),
+            "lam": torch.tensor(start, dtype=torch.float64),
+        }
 
     def measure(self, c: Client) -> Tensors:
         return {"gap": c.validation_loss - c.lstar}
@@ -94,11 +106,12 @@ class Eagle(Part):
         if self.weights == "fresh":
             gaps = gaps.index_copy(0, ctx.clients, probe["gap"].double())
         known = ~gaps.isnan()
+        lam = self._ascended(s["lam"], gaps[known])
         weights = torch.ones_like(gaps)
-        weights[known] = self.raw_weights(gaps[known])
+        weights[known] = self.raw_weights(gaps[known], float(lam))
         weights = self._normalised(self._bounded(weights), known)
         mine = weights[ctx.clients].to(ctx.x.dtype)
-        return Plan(each={"weight": mine}, state={"gaps": gaps})
+        return Plan(each={"weight": mine}, state={"gaps": gaps, "lam": lam})
 
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
         return c.down["weight"] * g
@@ -108,14 +121,25 @@ class Eagle(Part):
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         if self.weights == "stale":
-            s = {"gaps": s["gaps"].index_copy(0, ctx.clients, up["gap"].double())}
+            s = {**s, "gaps": s["gaps"].index_copy(0, ctx.clients, up["gap"].double())}
         return ctx.uniform, s
 
-    def raw_weights(self, gaps: Tensor) -> Tensor:
+    def tell(self, s: Tensors) -> dict[str, float]:
+        gaps = s["gaps"][~s["gaps"].isnan()]
+        return {"lam": float(s["lam"]), "gap_variance": _variance(gaps)}
+
+    def raw_weights(self, gaps: Tensor, lam: float | None = None) -> Tensor:
         """Return ``v`` before bounds and normalisation; its mean is 1."""
         if len(gaps) < 2:
             return torch.ones_like(gaps)
-        return 1 + 4 * self.lam * len(gaps) / (len(gaps) - 1) * (gaps - gaps.mean())
+        lam = self.lam if lam is None else lam
+        return 1 + 4 * lam * len(gaps) / (len(gaps) - 1) * (gaps - gaps.mean())
+
+    def _ascended(self, lam: Tensor, gaps: Tensor) -> Tensor:
+        """Return lambda after one dual step, or as it is where it was given."""
+        if self.target_variance is None or len(gaps) < 2:
+            return lam
+        return (lam + self.dual_step * (_variance(gaps) - self.target_variance)).clamp_min(0)
 
     def _bounded(self, v: Tensor) -> Tensor:
         if self.clip_min is None and bool((v < 0).any()):
@@ -136,3 +160,8 @@ class Eagle(Part):
         norm = among.norm()
         target = 1.0 if self.normalise == "l2_unit" else len(among) ** 0.5
         return v * (target / norm) if float(norm) > 0 else v
+
+
+def _variance(gaps: Tensor) -> float:
+    """Return the sample variance; 0 for fewer than two gaps."""
+    return float(gaps.var()) if len(gaps) > 1 else 0.0

@@ -6,6 +6,7 @@ import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+from fedparity.core.layout import Layout
 from fedparity.core.part import STRICT, Client, Finish, Part, Tensors
 
 
@@ -20,7 +21,7 @@ class Local(Part):
 
     Examples
     --------
-    >>> Local().init_client(torch.tensor([1.0, 2.0]))
+    >>> Local().init_client(torch.tensor([1.0, 2.0]), None)
     {'own': tensor([1., 2.])}
     """
 
@@ -29,7 +30,7 @@ class Local(Part):
     learns = "nothing"
     buffers = "local"
 
-    def init_client(self, x: Tensor) -> Tensors:
+    def init_client(self, x: Tensor, layout: Layout) -> Tensors:
         return {"own": x}
 
     def start(self, x: Tensor, c: Client) -> Tensor:

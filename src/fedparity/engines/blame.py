@@ -1,0 +1,22 @@
+"""Who was at fault: an error of client code with its client, round, phase and part."""
+
+from __future__ import annotations
+
+import traceback
+
+from fedparity.core.client import Down
+from fedparity.core.part import Part
+from fedparity.errors import ClientError
+
+
+def blame(error: Exception, down: Down, who: str) -> ClientError:
+    """Return the error that says where ``error`` happened; ``who`` names the client or clients."""
+    hook = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Part):
+            hook = f", part '{owner.name}' ({frame.f_code.co_name})"
+    said = str(error) or "no message"
+    return ClientError(
+        f"{who}, round {down.round}, phase {down.phase}{hook}: {type(error).__name__}: {said}"
+    )

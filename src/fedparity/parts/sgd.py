@@ -1,0 +1,44 @@
+"""FedSGD: one full gradient a round."""
+
+from __future__ import annotations
+
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from fedparity.core.part import STRICT, Client, Fact, Finish, Part
+
+
+@dataclass(frozen=True, config=STRICT)
+class FedSGD(Part):
+    r"""Send the gradient of the whole local loss instead of training.
+
+    .. math:: x \leftarrow x - \eta \sum_k p_k \nabla F_k(x)
+
+    Notes
+    -----
+    Sent: as FedAvg (a gradient instead of an update). With full participation and weights by size
+    this is gradient descent on the pooled data. The learning rate is the solver's; its steps and
+    batch are not used. ``fedsgd+qffl`` is q-FedSGD.
+
+    Examples
+    --------
+    >>> FedSGD().trains
+    False
+
+    References
+    ----------
+    McMahan et al. Communication-efficient learning of deep networks from decentralized data.
+    AISTATS 2017.
+    """
+
+    name = "fedsgd"
+    paper = "McMahan et al. 2017 (FedSGD)"
+    learns = "its full gradient"
+    trains = False
+
+    @property
+    def reads(self) -> frozenset[Fact]:
+        return frozenset({"grad"})
+
+    def finish(self, delta: Tensor, c: Client) -> Finish:
+        return Finish(-c.lr * c.grad)
