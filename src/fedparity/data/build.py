@@ -1,0 +1,190 @@
+"""From the arrays a user has to the splits of a federation: clients, targets, parts.
+
+Everything is vectorised over examples; no step loops over clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedparity.core.seeds import generator
+from fedparity.data.split import Ints, Split
+from fedparity.errors import InputError, unknown
+
+Kind = Literal["classes", "values"]
+PARTS = ("train", "validation", "test")
+Parts = npt.NDArray[np.int8]
+MOST_CLASSES = 10_000
+
+
+def array(values: Any) -> npt.NDArray[Any]:
+    """Return tensors, lists and series as a numpy array, without a copy where possible."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return np.asarray(values)
+
+
+def inputs(x: Any) -> npt.NDArray[Any]:
+    """Return the inputs as a numeric array ``[N, ...]``."""
+    values = array(x)
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"x holds {values.dtype} where numbers are expected: encode it first")
+    if values.ndim < 2 or values.size == 0:
+        raise InputError(f"x has shape {values.shape} where [examples, ...] is expected")
+    return values
+
+
+def targets(
+    y: Any, kind: Kind | None, outputs: int | None
+) -> tuple[npt.NDArray[Any], Kind, int, tuple[str, ...]]:
+    """Return the targets as numbers, what they are, how many outputs they need and their names.
+
+    Text and booleans become the places of their sorted values; whole numbers are classes unless
+    ``kind="values"``; other numbers are values.
+    """
+    values = array(y)
+    names: tuple[str, ...] = ()
+    if values.ndim != 1:
+        raise InputError(f"y has shape {values.shape} where one target an example is expected")
+    if values.dtype.kind not in "iuf":
+        values, names = _named(values)
+    elif not np.isfinite(values).all():
+        place = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise InputError(f"the target of example {place} is {values[place]}: drop it or fill it in")
+    whole = values.dtype.kind != "f" or bool((values == np.round(values)).all())
+    if kind is None:
+        kind = "classes" if whole else "values"
+    if kind not in ("classes", "values"):
+        raise unknown("kind of target", str(kind), ("classes", "values"))
+    if kind == "values":
+        if names or outputs not in (None, 1):
+            raise InputError("targets of kind 'values' are numbers with one output")
+        return values.astype(np.float64, copy=False), kind, 1, ()
+    if not whole:
+        raise InputError("y has fractions where whole class numbers are expected: kind='values'?")
+    return (*_classes(values.astype(np.int64), outputs, len(names)), names)
+
+
+def _named(values: npt.NDArray[Any]) -> tuple[Ints, tuple[str, ...]]:
+    missing = np.flatnonzero(pd.isna(values))
+    if len(missing):
+        raise InputError(f"example {missing[0]} has no target: drop it or fill it in")
+    codes, found = pd.factorize(values)
+    names = [str(value) for value in found]
+    order = sorted(range(len(names)), key=names.__getitem__)
+    return np.argsort(np.asarray(order, dtype=np.int64))[codes], tuple(names[i] for i in order)
+
+
+def _classes(values: Ints, outputs: int | None, named: int) -> tuple[Ints, Kind, int]:
+    lowest, highest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if lowest < 0:
+        raise InputError(f"y has class {lowest}: classes are numbered from 0")
+    if outputs is None and highest >= MOST_CLASSES:
+        raise InputError(
+            f"y has class {highest}: number the classes from 0, give outputs=, "
+            "or kind='values' for regression"
+        )
+    outputs = max(highest + 1, named) if outputs is None else outputs
+    if highest >= outputs:
+        raise InputError(f"y has class {highest}: with {outputs} outputs the last is {outputs - 1}")
+    return values, "classes", outputs
+
+
+def owners(client: Any) -> tuple[Ints, tuple[str, ...]]:
+    """Return the client number of each example and the clients' names, in sorted order."""
+    values = array(client)
+    if values.ndim != 1:
+        raise InputError(f"client has shape {values.shape} where one name an example is expected")
+    missing = np.flatnonzero(pd.isna(values))
+    if len(missing):
+        raise InputError(f"example {missing[0]} has no client: name one or leave it out")
+    if values.dtype.kind == "f" and (values == np.round(values)).all():
+        values = values.astype(np.int64)
+    codes, found = pd.factorize(values)
+    names = np.asarray([str(value) for value in found])
+    order = np.argsort(found if values.dtype.kind in "biuf" else names, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[codes], tuple(names[order].tolist())
+
+
+def marked(part: Any) -> Parts:
+    """Return the part of each example as 0 (train), 1 (validation) or 2 (test)."""
+    codes, found = pd.factorize(array(part))
+    if (codes < 0).any():
+        raise InputError(f"example {int(np.argmin(codes))} has no part: {', '.join(PARTS)}")
+    for name in found:
+        if name not in PARTS:
+            raise unknown("part", str(name), PARTS)
+    places = np.asarray([PARTS.index(name) for name in found], dtype=np.int8)
+    return places[codes] if len(codes) else np.zeros(0, dtype=np.int8)
+
+
+def drawn(owner: Ints, clients: int, fractions: Sequence[float], seed: int) -> Parts:
+    """Draw the part of each example, client by client.
+
+    A client of n examples has ``floor(n f_test)`` in test, ``floor(n f_validation)`` in
+    validation and the rest, at least one, in train. One random key an example, in the order of
+    clients, decides which: its rank among the keys of its client.
+    """
+    _, validation, test = checked(fractions)
+    n = np.bincount(owner, minlength=clients)
+    n_test = np.floor(n * test + 1e-9).astype(np.int64)
+    n_validation = np.floor(n * validation + 1e-9).astype(np.int64)
+    by_client = np.argsort(owner, kind="stable")
+    order = by_client[np.lexsort((generator(seed, "split").random(len(owner)), owner[by_client]))]
+    client = owner[order]
+    rank = np.arange(len(owner)) - (np.cumsum(n) - n)[client]
+    past = (rank >= n_test[client]).astype(np.int8) + (rank >= (n_test + n_validation)[client])
+    part = np.empty(len(owner), dtype=np.int8)
+    part[order] = 2 - past
+    return part
+
+
+def checked(fractions: Sequence[float]) -> tuple[float, float, float]:
+    """Return the train, validation and test fractions, or say what is wrong with them."""
+    values = tuple(float(fraction) for fraction in fractions)
+    if len(values) != 3 or not math.isclose(sum(values), 1, abs_tol=1e-6):
+        raise InputError(f"fractions {values} are not three numbers that sum to 1")
+    if values[0] <= 0 or min(values) < 0:
+        raise InputError(f"fractions {values}: train must be above 0, the others not below")
+    return values
+
+
+def splits(
+    take: Callable[[Ints], Tensor], y: npt.NDArray[Any], owner: Ints, part: Parts, clients: int
+) -> tuple[Split, Split, Split]:
+    """Gather the examples of each part, client after client, in their original order.
+
+    ``take`` returns the inputs of the given rows; examples whose owner is -1 are left out.
+    """
+    order = np.argsort(owner, kind="stable")
+    order = order[owner[order] >= 0]
+    train, validation, test = (
+        _split(take, y, owner, order[part[order] == code], clients) for code in range(3)
+    )
+    return train, validation, test
+
+
+def _split(
+    take: Callable[[Ints], Tensor], y: npt.NDArray[Any], owner: Ints, rows: Ints, clients: int
+) -> Split:
+    sizes = np.bincount(owner[rows], minlength=clients)
+    x = take(rows)
+    target = torch.from_numpy(y[rows])
+    target = target.to(x.dtype if y.dtype.kind == "f" else torch.int64)
+    return Split(x, target, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+
+def floats(values: npt.NDArray[Any]) -> Tensor:
+    """Return fresh values as a tensor: float64 is kept, everything else becomes float32."""
+    return torch.from_numpy(values.astype(np.float64 if values.dtype == np.float64 else np.float32))

@@ -1,0 +1,324 @@
+"""A federation: the examples of many clients, in train, validation and test."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.console import Console
+
+from fedparity.core.seeds import generator
+from fedparity.data import build, frame, show, torchsets
+from fedparity.data.build import Kind
+from fedparity.data.noise import Noise, as_noise, noise_text
+from fedparity.data.split import Split
+from fedparity.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+Fractions = tuple[float, float, float]
+USUAL: Fractions = (0.8, 0.1, 0.1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Federation:
+    """Clients with their train, validation and test examples.
+
+    Make one with :meth:`from_arrays`, :meth:`from_frame`, :meth:`from_datasets`, or by splitting
+    a named dataset.
+
+    Parameters
+    ----------
+    names
+        One name a client, all different.
+    train, validation, test
+        The three splits, over the same clients in the same order.
+    outputs
+        The number of classes; 1 for regression.
+    kind
+        ``"classes"`` or ``"values"``.
+    classes
+        The names of the classes, where the labels were text.
+    recipe
+        How the federation was made from a named dataset, in values that YAML and JSON can hold;
+        ``None`` for a user's own arrays.
+
+    Examples
+    --------
+    >>> x = [[0.0], [1.0], [2.0], [3.0]]
+    >>> Federation.from_arrays(x, y=[0, 1, 0, 1], client=["a", "a", "b", "b"])
+    Federation(2 clients, 4 train + 0 validation + 0 test examples, 2 classes, inputs (1,))
+    """
+
+    names: tuple[str, ...]
+    train: Split
+    validation: Split
+    test: Split
+    outputs: int
+    kind: Kind = "classes"
+    classes: tuple[str, ...] = ()
+    recipe: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise InputError("a federation needs at least one client")
+        if len(set(self.names)) < len(self.names):
+            twice = pd.Series(self.names)
+            raise InputError(f"two clients are called '{twice[twice.duplicated()].iloc[0]}'")
+        if any(len(split.offsets) != len(self) + 1 for split in self._splits().values()):
+            raise InputError(f"not every split is over the same {len(self)} clients")
+        empty = np.flatnonzero(self.train.sizes == 0)
+        if len(empty):
+            more = f" (nor have {len(empty) - 1} others)" if len(empty) > 1 else ""
+            raise InputError(
+                f"client '{self.names[empty[0]]}' has no training example{more}: "
+                "give it one or leave the client out"
+            )
+        for part, split in self._splits().items():
+            self._check(part, split)
+
+    def _check(self, part: str, split: Split) -> None:
+        if len(split) == 0:
+            return
+        if not torch.isfinite(torch.stack(torch.aminmax(split.x))).all():
+            wrong = ~torch.isfinite(split.x.reshape(len(split), -1)).all(dim=1)
+            owner = int(split.owner[wrong][0])
+            raise InputError(
+                f"client '{self.names[owner]}' has an input that is not finite in {part}: "
+                "fill in or drop missing values first"
+            )
+        if self.kind == "classes":
+            lowest, highest = (int(end) for end in torch.aminmax(split.y))
+            if lowest < 0 or highest >= self.outputs:
+                raise InputError(
+                    f"labels {lowest} to {highest} in {part}, not 0 to {self.outputs - 1}"
+                )
+        elif not torch.isfinite(split.y).all():
+            raise InputError(
+                f"a target in {part} is not finite: fill in or drop missing values first"
+            )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: Any,
+        y: Any,
+        client: Any,
+        part: Any = None,
+        *,
+        fractions: Sequence[float] = USUAL,
+        seed: int = 0,
+        outputs: int | None = None,
+        kind: Kind | None = None,
+    ) -> Federation:
+        """Make a federation from one row an example.
+
+        Parameters
+        ----------
+        x
+            Inputs ``[N, ...]``; float64 is kept, other numbers become float32.
+        y
+            Targets ``[N]``: whole numbers or text are classes, other numbers are values.
+        client
+            The name or number of each example's client; clients are put in sorted order.
+        part
+            ``"train"``, ``"validation"`` or ``"test"`` for each example. By default each client's
+            examples are split by ``fractions`` and ``seed``.
+        fractions
+            Train, validation, test. The last two are rounded down, so that a client with one
+            example trains.
+        outputs
+            The number of classes, where not every class occurs.
+        kind
+            ``"classes"`` or ``"values"``, where the numbers leave it open.
+        """
+        values = build.inputs(x)
+        target, kind, outputs, classes = build.targets(y, kind, outputs)
+        owner, names = build.owners(client)
+        lengths = {"x": len(values), "y": len(target), "client": len(owner)}
+        if part is not None:
+            lengths["part"] = len(part)
+        if len(set(lengths.values())) > 1:
+            said = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+            raise InputError(f"one row an example is expected: {said}")
+        parts = (
+            build.drawn(owner, len(names), fractions, seed) if part is None else build.marked(part)
+        )
+        three = build.splits(
+            lambda rows: build.floats(values[rows]), target, owner, parts, len(names)
+        )
+        return cls(names, *three, outputs=outputs, kind=kind, classes=classes)
+
+    @classmethod
+    def from_frame(
+        cls,
+        df: pd.DataFrame,
+        client: str,
+        target: str,
+        part: str | None = None,
+        *,
+        features: Sequence[str] | None = None,
+        fractions: Sequence[float] = USUAL,
+        seed: int = 0,
+        outputs: int | None = None,
+        kind: Kind | None = None,
+    ) -> Federation:
+        """Make a federation from a table with a row an example and a column naming its client.
+
+        ``client``, ``target`` and ``part`` are column names; ``features`` are the input columns,
+        by default all others. Input columns must be numeric and complete. See
+        :meth:`from_arrays` for the rest.
+        """
+        x, y, owner, parts = frame.columns(df, client, target, part, features)
+        return cls.from_arrays(
+            x, y, owner, parts, fractions=fractions, seed=seed, outputs=outputs, kind=kind
+        )
+
+    @classmethod
+    def from_datasets(
+        cls,
+        train: Sequence[Any],
+        *,
+        validation: Sequence[Any] | None = None,
+        test: Sequence[Any] | None = None,
+        names: Sequence[str] | None = None,
+        fractions: Sequence[float] = USUAL,
+        seed: int = 0,
+        outputs: int | None = None,
+        kind: Kind | None = None,
+    ) -> Federation:
+        """Make a federation from a list of torch datasets, one a client.
+
+        Each gives ``(x, y)`` pairs. Without ``validation`` and ``test``, each client's examples
+        are split by ``fractions`` and ``seed``; with either, the lists are taken as they are.
+        """
+        names = tuple(names) if names is not None else numbered(len(train))
+        x, y, owner, part = torchsets.stacked(names, train, validation, test)
+        target, kind, outputs, classes = build.targets(y, kind, outputs)
+        if validation is None and test is None:
+            part = build.drawn(owner, len(names), fractions, seed)
+        three = build.splits(lambda rows: build.floats(x[rows]), target, owner, part, len(names))
+        return cls(names, *three, outputs=outputs, kind=kind, classes=classes)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        parts = " + ".join(f"{len(split)} {part}" for part, split in self._splits().items())
+        what = f"{self.outputs} classes" if self.kind == "classes" else "regression"
+        clients = f"{len(self)} client" + "s" * (len(self) != 1)
+        return f"Federation({clients}, {parts} examples, {what}, inputs {self.shape})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return tuple(self.train.x.shape[1:])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of names, offsets, inputs and targets: equal data, equal fingerprint."""
+        digest = hashlib.sha256()
+        about = [self.kind, self.outputs, self.shape, self.names, self.classes]
+        digest.update(json.dumps(about).encode())
+        for split in self._splits().values():
+            for values in (split.offsets, split.x.numpy(), split.y.numpy()):
+                digest.update(f"{values.dtype}{values.shape}".encode())
+                digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+    def sizes(self) -> pd.DataFrame:
+        """Return one row a client: client, n_train, n_validation, n_test."""
+        counts = {f"n_{part}": split.sizes for part, split in self._splits().items()}
+        return pd.DataFrame({"client": list(self.names), **counts})
+
+    def label_counts(self) -> pd.DataFrame:
+        """Return how many examples each client (row) has of each class (column), all splits."""
+        if self.kind != "classes":
+            raise InputError("label_counts is for classes; this federation has values")
+        counts = np.zeros(len(self) * self.outputs, dtype=np.int64)
+        for split in self._splits().values():
+            cell = split.owner * self.outputs + split.y
+            counts += np.bincount(cell.numpy(), minlength=len(counts))
+        return pd.DataFrame(
+            counts.reshape(len(self), self.outputs),
+            index=pd.Index(list(self.names), name="client"),
+            columns=list(self.classes) or range(self.outputs),
+        )
+
+    def describe(self, console: Console | None = None, limit: int = 20) -> None:
+        """Print sizes and labels of the first ``limit`` clients, and a line on all of them."""
+        show.table(self, console or Console(), limit)
+
+    def plot(self, limit: int = 200) -> Figure:
+        """Draw sizes and labels of the first ``limit`` clients as a plotly figure."""
+        return show.figure(self, limit)
+
+    def to(self, dtype: torch.dtype) -> Federation:
+        """Return the same federation in another floating point type."""
+        if self.train.x.dtype == dtype:
+            return self
+        if not dtype.is_floating_point:
+            raise InputError(f"a federation cannot be held in {dtype}: take a floating point type")
+        train, validation, test = (_to(split, dtype) for split in self._splits().values())
+        return replace(self, train=train, validation=validation, test=test)
+
+    def with_label_noise(
+        self, noise: Noise | str, seed: int = 0, clients: Sequence[str] | None = None
+    ) -> Federation:
+        """Return a federation whose train and validation labels are partly wrong.
+
+        Test labels stay as they are. ``clients`` names those concerned, by default all.
+        """
+        if self.kind != "classes" or self.outputs < 2:
+            raise InputError("label noise needs at least two classes")
+        noise = as_noise(noise)
+        for name in set(clients or ()).difference(self.names):
+            raise unknown("client", name, self.names)
+        chosen = np.isin(np.asarray(self.names), list(self.names if clients is None else clients))
+
+        def noisy(split: Split, part: str) -> Split:
+            flipped = noise.flip(split.y.numpy(), self.outputs, generator(seed, f"noise {part}"))
+            y = np.where(chosen[split.owner.numpy()], flipped, split.y.numpy())
+            return replace(split, y=torch.from_numpy(y))
+
+        return replace(
+            self,
+            train=noisy(self.train, "train"),
+            validation=noisy(self.validation, "validation"),
+            recipe=self._noisy_recipe(noise, seed, clients),
+        )
+
+    def _noisy_recipe(
+        self, noise: Noise, seed: int, clients: Sequence[str] | None
+    ) -> Mapping[str, Any] | None:
+        text = noise_text(noise)
+        if self.recipe is None or text is None:
+            return None
+        step = {"noise": text, "seed": seed, "clients": None if clients is None else list(clients)}
+        return {**self.recipe, "noise": [*self.recipe.get("noise", ()), step]}
+
+    def _splits(self) -> dict[str, Split]:
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+
+def numbered(clients: int) -> tuple[str, ...]:
+    """Return ``client-0``, ``client-1``, ..., padded so that names sort in their order.
+
+    >>> numbered(11)[:2]
+    ('client-00', 'client-01')
+    """
+    width = len(str(max(clients - 1, 0)))
+    return tuple(f"client-{k:0{width}d}" for k in range(clients))
+
+
+def _to(split: Split, dtype: torch.dtype) -> Split:
+    y = split.y.to(dtype) if split.y.is_floating_point() else split.y
+    return replace(split, x=split.x.to(dtype), y=y)

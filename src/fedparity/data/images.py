@@ -1,0 +1,118 @@
+"""Datasets of images: bytes that become numbers between 0 and 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fedparity import spec
+from fedparity.data import cifar
+from fedparity.data.dataset import Dataset
+from fedparity.data.folder import find
+from fedparity.data.idx import read_idx
+from fedparity.data.npz import read_npz
+from fedparity.data.split import Ints
+from fedparity.errors import InputError
+
+Bytes = npt.NDArray[np.uint8]
+Channels = npt.NDArray[np.float64]
+
+
+def image_dataset(
+    name: str,
+    x: Bytes,
+    y: npt.NDArray[np.integer],
+    outputs: int,
+    held_out: npt.NDArray[np.bool_],
+    normalise: bool,
+    natural: Ints | None = None,
+    natural_names: tuple[str, ...] = (),
+) -> Dataset:
+    """Return the dataset of bytes ``[N, C, H, W]``, with moments where it is to be normalised."""
+    if y.min() < 0 or y.max() >= outputs:
+        raise InputError(f"{name}: labels {y.min()} to {y.max()}, not 0 to {outputs - 1}")
+    return Dataset(
+        name,
+        x,
+        y.astype(np.int64),
+        outputs,
+        natural=natural,
+        natural_names=natural_names,
+        held_out=held_out,
+        pixels=True,
+        moments=moments(x[~held_out]) if normalise else None,
+        recipe=str(spec.Spec(name, {"normalise": normalise})),
+    )
+
+
+def moments(x: Bytes) -> tuple[Channels, Channels]:
+    """Return mean and standard deviation of each channel of ``x / 255``, from its histogram."""
+    level = np.arange(256) / 255
+    means, deviations = [], []
+    for channel in range(x.shape[1]):
+        count = np.bincount(x[:, channel].ravel(), minlength=256)
+        mean = (count * level).sum() / count.sum()
+        deviation = np.sqrt((count * (level - mean) ** 2).sum() / count.sum())
+        means.append(mean)
+        deviations.append(deviation if deviation > 0 else 1.0)
+    return np.asarray(means), np.asarray(deviations)
+
+
+def read_mnist_like(
+    name: str, folder: str, remedy: str, normalise: bool, data_dir: Path | str | None
+) -> Dataset:
+    """Read the four idx files that MNIST and its successors consist of."""
+    images, labels = [], []
+    for part in ("train", "t10k"):
+        x, y = (
+            read_idx(
+                find(name, data_dir, (f"{folder}/{file}.gz", f"{folder}/{file}"), remedy), item
+            )
+            for file, item in (
+                (f"{part}-images-idx3-ubyte", (28, 28)),
+                (f"{part}-labels-idx1-ubyte", ()),
+            )
+        )
+        if len(x) != len(y):
+            raise InputError(f"{name}: {len(x)} {part} images and {len(y)} labels: get them again")
+        images.append(x[:, None])
+        labels.append(y)
+    y = np.concatenate(labels)
+    held_out = np.arange(len(y)) >= len(labels[0])
+    return image_dataset(name, np.concatenate(images), y, 10, held_out, normalise)
+
+
+def read_cifar10(remedy: str, normalise: bool, data_dir: Path | str | None) -> Dataset:
+    """Read the six batches of CIFAR-10, in either form."""
+    images, labels = [], []
+    for batch in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
+        names = (f"cifar-10-batches-bin/{batch}.bin", f"cifar-10-batches-py/{batch}")
+        path = find("cifar10", data_dir, names, remedy)
+        x, y = cifar.read_binary(path) if path.suffix == ".bin" else cifar.read_python(path)
+        images.append(x)
+        labels.append(y)
+    y = np.concatenate(labels)
+    held_out = np.arange(len(y)) >= len(y) - len(labels[-1])
+    return image_dataset("cifar10", np.concatenate(images), y, 10, held_out, normalise)
+
+
+def read_femnist(remedy: str, normalise: bool, data_dir: Path | str | None) -> Dataset:
+    """Read the images of handwriting with their writers."""
+    path = find("femnist", data_dir, ("femnist/femnist.npz",), remedy)
+    arrays = read_npz(path, ("images", "labels", "writer", "is_test", "writer_ids"))
+    images, writer = arrays["images"], arrays["writer"].astype(np.int64)
+    n = len(images)
+    if images.shape != (n, 28, 28) or images.dtype != np.uint8 or n == 0:
+        raise InputError(f"{path}: images are {images.dtype} {images.shape}, not bytes [N, 28, 28]")
+    if any(arrays[name].shape != (n,) for name in ("labels", "writer", "is_test")):
+        raise InputError(f"{path}: images, labels, writer and is_test have different lengths")
+    ids = arrays["writer_ids"].tolist()
+    if writer.min() < 0 or writer.max() >= len(ids):
+        raise InputError(f"{path}: writer {writer.max()} is not among the {len(ids)} writer_ids")
+    names = tuple(i.decode("utf-8", "replace") if isinstance(i, bytes) else str(i) for i in ids)
+    held_out = arrays["is_test"] != 0
+    return image_dataset(
+        "femnist", images[:, None], arrays["labels"], 62, held_out, normalise, writer, names
+    )

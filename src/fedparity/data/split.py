@@ -1,0 +1,53 @@
+"""One of the three splits of a federation: all clients, client after client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The train, validation or test examples of every client in two tensors.
+
+    The examples of client k are the rows ``offsets[k]:offsets[k + 1]``; nothing is kept a client.
+
+    Parameters
+    ----------
+    x
+        Inputs ``[N, ...]``, floating point.
+    y
+        Targets ``[N]``: int64 classes, or floating point values.
+    offsets
+        int64 ``[K + 1]``, from 0 to N.
+    """
+
+    x: Tensor
+    y: Tensor
+    offsets: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """The number of examples of each client, ``[K]``."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def client(self, k: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of client ``k`` as views."""
+        first, last = int(self.offsets[k]), int(self.offsets[k + 1])
+        return self.x[first:last], self.y[first:last]
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """The client of each row, int64 ``[N]``."""
+        sizes = torch.from_numpy(self.sizes)
+        return torch.repeat_interleave(torch.arange(len(sizes)), sizes)
