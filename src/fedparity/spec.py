@@ -13,6 +13,7 @@ import ast
 import dataclasses
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -43,14 +44,18 @@ def parse(text: str) -> tuple[Spec, ...]:
     if len(text) > LONGEST:
         raise InputError(f"a specification of {len(text)} characters: at most {LONGEST} are read")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd literals, which are refused below
+            tree = ast.parse(text.strip(), mode="eval").body
+        terms: list[ast.expr] = []
+        while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add):
+            terms.append(tree.right)
+            tree = tree.left
+        return tuple(_term(node, text) for node in [tree, *reversed(terms)])
+    except InputError:
+        raise
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
         raise InputError(_malformed(text)) from None
-    terms: list[ast.expr] = []
-    while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add):
-        terms.append(tree.right)
-        tree = tree.left
-    return tuple(_term(node, text) for node in [tree, *reversed(terms)])
 
 
 def parse_one(text: str) -> Spec:

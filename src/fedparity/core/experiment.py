@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as settings
+from torch import Tensor
 
 from fedparity.core import lstar
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.layout import Layout
-from fedparity.core.part import Part
+from fedparity.core.part import Context, Part
 from fedparity.core.seeds import generator, seed_for
 from fedparity.core.solver import Solver
 from fedparity.core.task import Factory, Task, task_for
@@ -54,7 +55,7 @@ class Stop:
     patience: int = Field(default=5, ge=1)
 
 
-@settings(frozen=True, config=ConfigDict(extra="forbid"))
+@settings(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 class Conditions:
     """Everything of an experiment that is a number or a word.
 
@@ -169,13 +170,12 @@ class Experiment:
         self.federation = self.federation.to(DTYPES[self.conditions.dtype])
         self._check()
         self.setup = self._setup()
+        self._check_parts()
         self.choice = self._choose()
 
     def _check(self) -> None:
         assert isinstance(self.algorithm, Algorithm)
-        for metric in [self.keep, *([self.stop.metric] if self.stop else [])]:
-            if metric == "last":
-                continue
+        for metric in self._watched():
             if metric not in SUMMARIES:
                 raise unknown("summary", metric, ["last", *SUMMARIES])
             if SUMMARIES[metric].better is None:
@@ -195,9 +195,18 @@ class Experiment:
             raise InputError(f"'{self.algorithm.text}' needs L*: lstar must not be 'none'")
         if self.lstar != "none":
             lstar.rule(self.lstar)
+
+    def _watched(self) -> list[str]:
+        """Return the summaries that decide which model is kept and when to stop."""
+        kept = [] if self.keep == "last" else [self.keep]
+        return kept if self.stop is None else [*kept, self.stop.metric]
+
+    def _check_parts(self) -> None:
+        """Raise all that parts have against this experiment at once."""
         everyone = self.cohort_size == len(self.federation) and not self.drop
+        context = self.context(self.setup.layout.read(self.setup.module)[0])
         problems = []
-        for part in self.algorithm.parts:
+        for part in self.setup.algorithm.parts:
             if "full_participation" in part.needs and not everyone:
                 problems.append(
                     f"'{part.name}' needs every client in every round: leave cohort and drop out"
@@ -206,6 +215,10 @@ class Experiment:
                 problems.append(
                     f"'{part.name}' needs plain SGD: no momentum, weight decay, clipping or Adam"
                 )
+            try:
+                part.validate(context)
+            except InputError as error:
+                problems.append(str(error))
         if problems:
             raise InputError("; ".join(problems))
 
@@ -233,7 +246,10 @@ class Experiment:
             raise InputError(
                 f"the model has buffers ('{setup.layout.buffers[0].name}') and buffers='refuse'"
             )
-        auto.check_model(setup, self.task)
+        metrics = auto.check_model(setup, self.task)
+        for watched in self._watched():
+            if SUMMARIES[watched].column == "accuracy" and "accuracy" not in metrics:
+                raise InputError(f"'{watched}' needs accuracies, which the task does not give")
         return setup
 
     def _choose(self) -> auto.Choice:
@@ -278,6 +294,27 @@ class Experiment:
         sizes = self.federation.train.sizes
         races = rng.exponential(size=population) / sizes
         return np.sort(np.argpartition(races, m - 1)[:m])
+
+    def context(self, x: Tensor) -> Context:
+        """Return the server's view before the first round."""
+        sizes = torch.from_numpy(self.federation.train.sizes)
+        everyone = torch.arange(len(sizes))
+        return Context(
+            round=0,
+            population=len(sizes),
+            sizes=sizes,
+            clients=everyone,
+            prior=x.new_zeros(0),
+            steps=everyone,
+            lr=self.solver.lr,
+            x=x,
+            layout=self.setup.layout,
+            by_size=self.by_size,
+            cohort=self.cohort_size,
+            solver=self.solver,
+            parts=self.setup.algorithm.parts,
+            seed=self.seed,
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return everything needed to run the experiment again, as plain values."""

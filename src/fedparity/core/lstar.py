@@ -26,6 +26,7 @@ from fedparity.core.client import Down
 from fedparity.core.seeds import seed_for
 from fedparity.core.state import ClientStore
 from fedparity.engines import auto
+from fedparity.engines.evaluation import measure
 from fedparity.engines.setup import Engine, Ids, Setup
 from fedparity.parts.local import Local
 from fedparity.spec import construct, parse_one
@@ -223,6 +224,9 @@ def _key(setup: Setup, rule: LstarRule, rounds: int, engine: str) -> str:
         torch.__version__,
     )
     digest.update(repr(described).encode())
-    for tensor in (x, buffers):
+    # What a module or a task does is not in its name: the first losses tell it.
+    data = setup.federation.train
+    losses = measure(setup.task, setup.module, data.x[:64], data.y[:64])["loss"]
+    for tensor in (x, buffers, losses):
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()[:32]

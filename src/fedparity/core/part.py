@@ -25,8 +25,11 @@ Fact = Literal["loss", "grad", "validation_loss", "lstar", "first", "end_loss"]
 AFTER: frozenset[Fact] = frozenset({"first", "end_loss"})
 """Facts of local training, known at its end."""
 
-STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-"""Configuration of every part's dataclass: unknown settings are errors."""
+STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
+"""Configuration of every part's dataclass: unknown settings and infinite values are errors.
+
+A setting that may be infinite says so itself: ``Field(allow_inf_nan=True)``.
+"""
 
 HOOKS = (
     "init_server",

@@ -19,11 +19,9 @@ import pandas as pd
 import torch
 
 from fedparity.core import lstar
-from fedparity.core.algorithm import Algorithm
 from fedparity.core.client import Down
 from fedparity.core.experiment import Experiment
 from fedparity.core.history import History
-from fedparity.core.part import Context
 from fedparity.core.result import Result, clients_table, save_module
 from fedparity.core.rundir import RunDir
 from fedparity.core.state import SCHEMA, ClientStore, RunState
@@ -89,6 +87,22 @@ class Run:
             return self._go(resumed=True)
 
     def _go(self, resumed: bool) -> Result:
+        state = self.open()
+        try:
+            if resumed and self.folder is not None and self.folder.has_checkpoint():
+                state.load(self.folder.checkpoint)
+                self.history.restore(self.folder.pieces, self.folder.history, state.round)
+                self.folder.trim_log(state.round)
+            else:
+                self._evaluate(state)
+                self._save(state)
+            self._rounds(state)
+            return self._finish(state)
+        finally:
+            self.close()
+
+    def open(self) -> RunState:
+        """Prepare engine, clients and server; return the state before the first round."""
         experiment = self.experiment
         self.lstar = self._lstar()
         decided = None if self.lstar is None else lstar.deciding(self.lstar)
@@ -100,31 +114,38 @@ class Run:
         )
         self.module = setup.module
         x, buffers = setup.layout.read(setup.module)
-        algorithm = setup.algorithm
         engine = auto.make(setup, experiment.choice.name, experiment.chunk)
-        try:
-            store = ClientStore(
-                algorithm, setup.layout, x, buffers, len(experiment.federation), setup.local_buffers
-            )
-            context = self._context(x)
-            state = RunState(
-                0,
-                algorithm.init(x, buffers, context),
-                store,
-                identity={"schema": SCHEMA, **experiment.identity()},
-            )
-            self.door = Simulation(engine, store, experiment.drop, experiment.min_replies)
-            if resumed and self.folder is not None and self.folder.has_checkpoint():
-                state.load(self.folder.checkpoint)
-                self.history.restore(self.folder.pieces, self.folder.history, state.round)
-                self.folder.trim_log(state.round)
-            else:
-                self._evaluate(state)
-                self._save(state)
-            self._rounds(algorithm, state, context)
-            return self._finish(state)
-        finally:
-            engine.close()
+        store = ClientStore(
+            setup.algorithm,
+            setup.layout,
+            x,
+            buffers,
+            len(experiment.federation),
+            setup.local_buffers,
+        )
+        self.door = Simulation(engine, store, experiment.drop, experiment.min_replies)
+        self.context = experiment.context(x)
+        return RunState(
+            0,
+            setup.algorithm.init(x, buffers, self.context),
+            store,
+            identity={"schema": SCHEMA, **experiment.identity()},
+        )
+
+    def close(self) -> None:
+        """Give back what :meth:`open` took."""
+        self.door.engine.close()
+
+    def round(self, state: RunState) -> None:
+        """Move the state by one round."""
+        experiment, t = self.experiment, state.round + 1
+        ctx = replace(self.context, round=t, lr=experiment.solver.rate(t), x=state.server.x)
+        cohort = torch.from_numpy(experiment.sample(t))
+        server, replies = experiment.setup.algorithm.round(
+            state.server, cohort, self.door.ask, ctx, experiment.server_lr
+        )
+        state.server, state.round = server, t
+        state.empty = state.empty + 1 if replies is None else 0
 
     def _lstar(self) -> pd.DataFrame | None:
         """Return L*, kept with the run so that a resume finds the same."""
@@ -148,47 +169,19 @@ class Run:
             self.folder.write_table(self.folder.lstar, table)
         return table
 
-    def _context(self, x: torch.Tensor) -> Context:
-        sizes = torch.from_numpy(self.experiment.federation.train.sizes)
-        everyone = torch.arange(len(sizes))
-        return Context(
-            round=0,
-            population=len(sizes),
-            sizes=sizes,
-            clients=everyone,
-            prior=x.new_zeros(0),
-            steps=everyone,
-            lr=self.experiment.solver.lr,
-            x=x,
-            layout=self.experiment.setup.layout,
-            by_size=self.experiment.by_size,
-            cohort=self.experiment.cohort_size,
-            solver=self.experiment.solver,
-            parts=self.experiment.setup.algorithm.parts,
-            seed=self.experiment.seed,
-        )
-
-    def _rounds(self, algorithm: Algorithm, state: RunState, context: Context) -> None:
+    def _rounds(self, state: RunState) -> None:
         experiment = self.experiment
-        self.watch.stage(f"{algorithm.text} ({experiment.choice.name})", experiment.rounds)
+        text = experiment.setup.algorithm.text
+        self.watch.stage(f"{text} ({experiment.choice.name})", experiment.rounds)
         self.watch.advance(state.round)
         with interruptible() as interrupted:
-            for t in range(state.round + 1, experiment.rounds + 1):
-                if self._stopped(state):
-                    break
+            while state.round < experiment.rounds and not self._stopped(state):
                 began = time.perf_counter()
-                lr = experiment.solver.rate(t)
-                ctx = replace(context, round=t, lr=lr, x=state.server.x)
-                cohort = torch.from_numpy(experiment.sample(t))
-                server, replies = algorithm.round(
-                    state.server, cohort, self.door.ask, ctx, experiment.server_lr
-                )
-                state.server, state.round = server, t
-                state.empty = state.empty + 1 if replies is None else 0
-                self._log(t, lr, began, state)
+                self.round(state)
+                self._log(state, began)
                 if state.empty >= MOST_EMPTY:
                     raise FedparityError(f"{MOST_EMPTY} rounds in a row without enough replies")
-                note = ""
+                t, note = state.round, ""
                 if t % experiment.evaluation_interval == 0 or t == experiment.rounds:
                     note = self._evaluate(state)
                 if self._due(t):
@@ -210,13 +203,13 @@ class Run:
             self.folder.save(state, self.history)
         self._last_saved = time.monotonic()
 
-    def _log(self, round: int, lr: float, began: float, state: RunState) -> None:
+    def _log(self, state: RunState, began: float) -> None:
         if self.folder is None:
             return
         met, names = self.door.attendance, self.experiment.federation.names
         self.folder.note(
-            round=round,
-            lr=lr,
+            round=state.round,
+            lr=self.experiment.solver.rate(state.round),
             asked=len(met.asked),
             answered=len(met.answered),
             failed={names[client]: why for client, why in met.failed.items()},

@@ -31,7 +31,7 @@ class BatchPlan:
     """``[clients, steps, batch]``; False where ``index`` is padding."""
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 class Solver:
     """How a client trains.
 

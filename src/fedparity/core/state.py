@@ -23,7 +23,7 @@ from fedparity.core.algorithm import Algorithm, Server
 from fedparity.core.client import Named
 from fedparity.core.layout import Layout
 from fedparity.engines.setup import Ids
-from fedparity.errors import InputError
+from fedparity.errors import FedparityError, InputError
 
 SCHEMA = 1
 
@@ -74,6 +74,13 @@ class ClientStore:
 
     def scatter(self, clients: Ids, states: Named) -> None:
         """Keep the new state of these clients."""
+        for part, kept in states.items():
+            made = self.fresh.get(part, {})
+            if kept.keys() != made.keys():
+                raise FedparityError(
+                    f"part '{part}' keeps {sorted(kept)} on clients, but its init_client makes "
+                    f"{sorted(made)}: the names must be the same"
+                )
         if not self.fresh:
             return
         new = clients[self.row[clients] < 0]

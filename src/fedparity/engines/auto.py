@@ -11,14 +11,12 @@ from torch.func import functional_call, vmap
 
 from fedparity.core.solver import Solver
 from fedparity.core.task import Task
-from fedparity.engines.loop import LoopEngine, seeded
+from fedparity.engines.loop import LoopEngine, fills_a_core, seeded
 from fedparity.engines.setup import Engine, Setup
 from fedparity.engines.vmapped import VmapEngine
 from fedparity.errors import InputError, unknown
 
 ENGINES = ("auto", "loop", "vmap")
-SMALL = 100_000
-"""Parameters up to which stacking clients beats training them one by one."""
 UNEVEN = 4.0
 """How much larger than the median the largest full batch may be before padding eats the gain."""
 
@@ -37,8 +35,8 @@ def choose(setup: Setup, cohort: int) -> Choice:
         return Choice("loop", obstacle)
     if cohort < 2:
         return Choice("loop", "one client a round")
-    if setup.layout.size > SMALL:
-        return Choice("loop", f"{setup.layout.size:,} parameters fill a core by themselves")
+    if fills_a_core(setup):
+        return Choice("loop", f"a step of {setup.layout.size:,} parameters fills a core by itself")
     if setup.solver.batch is None and sizes.max() > UNEVEN * np.median(sizes) and sizes.max() > 512:
         return Choice("loop", "full batches of very different sizes would be mostly padding")
     return Choice("vmap", f"{cohort} clients of {setup.layout.size:,} parameters fit in one stack")
@@ -99,13 +97,17 @@ def _two_examples(setup: Setup) -> Tensor:
     return x[:2] if len(x) > 1 else x.expand(2, *x.shape[1:])
 
 
-def check_model(setup: Setup, task: Task) -> None:
-    """Run one example through model and loss, so that a mismatch is said before the first round."""
+def check_model(setup: Setup, task: Task) -> frozenset[str]:
+    """Run two examples through model and loss, so that a mismatch is said before the first round.
+
+    Returns the names of the task's metrics.
+    """
     data = setup.federation.train
     try:
         with torch.no_grad():
             setup.module.eval()
-            losses = task.losses(setup.module(data.x[:2]), data.y[:2])
+            output = setup.module(data.x[:2])
+            losses, metrics = task.losses(output, data.y[:2]), task.metrics(output, data.y[:2])
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         first = str(error).splitlines()[0]
         shape = tuple(setup.federation.shape)
@@ -115,6 +117,7 @@ def check_model(setup: Setup, task: Task) -> None:
         ) from error
     if losses.shape != data.y[:2].shape[:1]:
         raise InputError(f"the loss must be one number an example, got shape {tuple(losses.shape)}")
+    return frozenset(metrics)
 
 
 def _even_batches(solver: Solver, sizes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:

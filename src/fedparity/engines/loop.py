@@ -31,8 +31,8 @@ from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
 from fedparity.errors import ClientError, FedparityError, InputError
 
 T = TypeVar("T")
-THREADS_FROM = 1_000_000
-"""Parameters times examples a step from which clients run side by side: below, Python costs."""
+FILLS_A_CORE = 1_000_000
+"""Parameters times examples a step from which arithmetic, not Python, is the cost of a step."""
 
 
 class Desk:
@@ -193,6 +193,12 @@ def known_lstar(setup: Setup) -> Tensor:
     return setup.lstar
 
 
+def fills_a_core(setup: Setup) -> bool:
+    """Tell whether a step of a middling client is worth a core of its own."""
+    batch = setup.solver.batch or int(np.median(setup.federation.train.sizes))
+    return setup.layout.size * batch >= FILLS_A_CORE
+
+
 class LoopEngine(Engine):
     """Clients one after another, or in parallel on the cores where the work is worth it."""
 
@@ -212,11 +218,10 @@ class LoopEngine(Engine):
         )
 
     def _workers(self) -> int:
-        sizes = self.setup.federation.train.sizes
-        batch = self.setup.solver.batch or int(np.median(sizes))
-        worth = self.setup.layout.size * batch >= THREADS_FROM
+        if not fills_a_core(self.setup):
+            return 1
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return min(cores or 1, len(sizes)) if worth else 1
+        return min(cores or 1, len(self.setup.federation))
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         def one(row: int, desk: Desk) -> Up:

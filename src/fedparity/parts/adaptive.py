@@ -54,7 +54,7 @@ class Adaptive(Part):
     eta: float = Field(default=0.1, gt=0, description="server step")
     beta1: float = Field(default=0.9, ge=0, lt=1, description="memory of the direction")
     beta2: float = Field(default=0.99, ge=0, le=1, description="memory of the size")
-    tau: float = Field(default=1e-3, ge=0, description="smallest scale")
+    tau: float = Field(default=1e-3, gt=0, description="smallest scale")
 
     name = "adaptive"
     paper = "Reddi et al. 2021 (FedOpt)"

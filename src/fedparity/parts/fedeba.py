@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors
+from fedparity.errors import InputError
 
 Annealing = Literal["none", "linear", "concave", "convex"]
 Prior = Literal["uniform", "size"]
@@ -27,14 +28,17 @@ class Entropy(Part):
     prior
         :math:`q_k`: ``uniform``, or the share of examples (``size``).
     floor
-        Smallest weight allowed; raises the temperature where it must. None allows any.
+        Smallest weight allowed; raises the temperature where it must. None allows any, and so does
+        a ``size`` prior under which a client starts below it.
     anneal, kappa
         Fall of the temperature with the round r = 1, 2, ..: ``linear``
         :math:`\tau/(1+\kappa(r-1))`, ``concave`` with exponent 1/2 and ``convex`` with exponent 3
         on the denominator.
     """
 
-    tau: float = Field(default=0.1, gt=0, description="temperature of the softmax")
+    tau: float = Field(
+        default=0.1, gt=0, allow_inf_nan=True, description="temperature of the softmax"
+    )
     prior: Prior = "uniform"
     floor: float | None = Field(default=1e-6, gt=0, lt=1, description="smallest weight allowed")
     anneal: Annealing = "none"
@@ -45,6 +49,12 @@ class Entropy(Part):
     equalises = "loss (loss parity)"
     learns = "its update and its training loss"
     replaces = frozenset({"weigh"})
+
+    def validate(self, ctx: Context) -> None:
+        if self.prior == "uniform" and self.floor is not None and self.floor * ctx.cohort >= 1:
+            raise InputError(
+                f"'{self.name}': {ctx.cohort} weights cannot all be above floor={self.floor:g}"
+            )
 
     def temperature(self, losses: Tensor, q: Tensor, round: int) -> float:
         """Return the annealed temperature, raised where a weight would fall under the floor."""

@@ -119,14 +119,16 @@ class FedFV(Part):
         weights = (w if self.mean == "given" else ctx.uniform).double()
         gram = gram_matrix(updates)
         coefficients = self._internal(gram, up["loss"], ctx)
-        g = (weights @ coefficients).to(updates.dtype) @ updates
-        target = (weights @ gram @ weights).clamp_min(0).sqrt()
+        g = mixture(weights @ coefficients, updates)
+        target = mixture(weights, updates).norm()
 
         t = ctx.round - 1
         if self.tau and t >= self.tau:
-            g = self._external(g.double(), updates, s, ctx)
-        length = g.double().norm()
-        if float(length) <= 1e-12 * float(target):
+            g = self._external(g, updates, s, ctx)
+        length = g.norm()
+        # What is left of updates that cancel is rounding: rescaling would make a step of it.
+        rounding = 16 * torch.finfo(deltas.dtype).eps * (weights @ gram.diagonal().sqrt())
+        if float(length) <= float(rounding):
             return torch.zeros_like(deltas[0]), self._remember(updates, s, ctx)
         direction = -(g * (target / length)).to(deltas.dtype)
         return direction, self._remember(updates, s, ctx)
@@ -175,8 +177,8 @@ class FedFV(Part):
             if int(s["when"][slot]) != t - offset:
                 continue
             who = s["who"][slot]
-            since = [s["who"][(t - i) % self.tau] for i in range(1, offset)]
-            later = torch.cat([ctx.clients, *since])
+            between = [i for i in range(1, offset) if int(s["when"][(t - i) % self.tau]) == t - i]
+            later = torch.cat([ctx.clients, *(s["who"][(t - i) % self.tau] for i in between)])
             yield s["updates"][slot][(who >= 0) & ~torch.isin(who, later)]
 
     def _remember(self, updates: Tensor, s: Tensors, ctx: Context) -> Tensors:
@@ -197,3 +199,8 @@ def gram_matrix(updates: Tensor) -> Tensor:
         wide = columns.double()
         total += wide @ wide.T
     return total
+
+
+def mixture(coefficients: Tensor, updates: Tensor) -> Tensor:
+    """Return the combination of the rows with these coefficients, in float64."""
+    return torch.cat([coefficients @ c.double() for c in torch.split(updates, COLUMNS, dim=1)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -36,8 +37,9 @@ class LSR(Part):
     sharpen, distil
         Temperatures :math:`T_s` and :math:`T_d`.
     form
-        ``paper`` as above; ``code`` as the authors' code: a second log-softmax on :math:`P_s`, the
-        divergence also averaged over classes, and 0.6 times the entropy of the first view.
+        ``paper`` as above; ``code`` as the authors' code: a second log-softmax on :math:`P_s`,
+        :math:`q_i` of at least 1e-6, the divergence also averaged over classes, and 0.6 times the
+        entropy of :math:`\mathrm{softmax}(q_1)`.
 
     Notes
     -----
@@ -85,12 +87,14 @@ class LSR(Part):
         sharp = (mixed.clamp_min(1e-12).log() / self.sharpen).log_softmax(-1)
         q1 = (first / self.distil).log_softmax(-1)
         q2 = (second / self.distil).log_softmax(-1)
+        if self.form == "code":
+            q1, q2 = q1.clamp_min(math.log(1e-6)), q2.clamp_min(math.log(1e-6))
         middle = torch.logaddexp(q1, q2) - torch.log(torch.tensor(2.0, dtype=first.dtype))
         apart = 0.5 * (q1.exp() * (q1 - middle) + q2.exp() * (q2 - middle))
         if self.form == "paper":
             wrong = F.nll_loss(sharp, target, reduction="none")
             return wrong + gamma * apart.sum(-1)
         wrong = F.cross_entropy(sharp.exp(), target, reduction="none")
-        certain = first.log_softmax(-1)
+        certain = q1.exp().log_softmax(-1)
         entropy = -(certain.exp() * certain).sum(-1)
         return wrong + gamma * apart.mean(-1) + 0.6 * entropy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -63,7 +63,9 @@ class PGVC(Part):
     FedPGVC: federated learning with partial gradient variance control. 2024.
     """
 
-    layers: int | tuple[str, ...] = Field(default=2, description="last layers, by count or name")
+    layers: Annotated[int, Field(ge=0)] | tuple[str, ...] = Field(
+        default=2, description="last layers, by count or name"
+    )
     mode: Mode = "scalar"
     s_max: float = Field(default=10.0, gt=0, description="largest factor of mode scalar")
     kappa: float = Field(default=0.1, ge=0, description="weight of the second gradient in penalty")

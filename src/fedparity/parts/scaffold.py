@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -61,6 +61,14 @@ class Scaffold(Part):
 
     def validate(self, ctx: Context) -> None:
         self.covered_from(ctx.layout)
+        if sum(isinstance(part, Scaffold) for part in ctx.parts) > 1:
+            raise InputError("'scaffold' and 'pvr' would both correct the steps: keep one")
+        elsewhere = [part.name for part in ctx.parts if "start" in part.hooks]
+        if elsewhere:
+            raise InputError(
+                f"'{self.name}' measures the way from the received parameters, but "
+                f"'{elsewhere[0]}' starts clients from parameters of their own: keep one"
+            )
         if self.option == 2 and not ctx.solver.plain:
             raise InputError(
                 f"'{self.name}' with option=2 needs plain SGD (no momentum, weight decay, clipping "
@@ -122,7 +130,9 @@ class PVR(Scaffold):
     heterogeneous data. CVPR 2023.
     """
 
-    layers: int | tuple[str, ...] = Field(default=2, description="last layers, by count or name")
+    layers: Annotated[int, Field(ge=0)] | tuple[str, ...] = Field(
+        default=2, description="last layers, by count or name"
+    )
 
     name = "pvr"
     paper = "Li et al. 2023 (FedPVR)"

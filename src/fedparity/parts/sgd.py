@@ -5,7 +5,11 @@ from __future__ import annotations
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Fact, Finish, Part
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part
+from fedparity.errors import InputError
+
+STEPS = frozenset({"start", "loss", "second", "grad"})
+"""Hooks of the local training loop, which does not run here."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -18,7 +22,7 @@ class FedSGD(Part):
     -----
     Sent: as FedAvg (a gradient instead of an update). With full participation and weights by size
     this is gradient descent on the pooled data. The learning rate is the solver's; its steps and
-    batch are not used. ``fedsgd+qffl`` is q-FedSGD.
+    batch are not used, so parts that act on local steps are refused. ``fedsgd+qffl`` is q-FedSGD.
 
     Examples
     --------
@@ -39,6 +43,20 @@ class FedSGD(Part):
     @property
     def reads(self) -> frozenset[Fact]:
         return frozenset({"grad"})
+
+    def validate(self, ctx: Context) -> None:
+        idle = [part.name for part in ctx.parts if part.hooks & STEPS or "first" in part.reads]
+        if idle:
+            raise InputError(
+                f"'fedsgd' takes no local steps, in which '{idle[0]}' does its work: leave it out "
+                "and train one full-batch step"
+            )
+        before = ctx.parts[: ctx.parts.index(self)]
+        early = [part.name for part in before if "finish" in part.hooks]
+        if early:
+            raise InputError(
+                f"'fedsgd' makes the update that '{early[0]}' looks at: write 'fedsgd' first"
+            )
 
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(-c.lr * c.grad)
