@@ -12,7 +12,9 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import keyword
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ from pydantic import ValidationError
 from fedparity.errors import InputError, unknown
 
 LONGEST = 2000
+KEYWORD = re.compile(rf"\b({'|'.join(keyword.kwlist)})\s*=(?!=)")
+"""A setting that Python reserves, such as ``lambda=``: read, so that the right one is suggested."""
 T = TypeVar("T")
 Value = bool | int | float | str | None | tuple["Value", ...]
 
@@ -46,7 +50,7 @@ def parse(text: str) -> tuple[Spec, ...]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd literals, which are refused below
-            tree = ast.parse(text.strip(), mode="eval").body
+            tree = ast.parse(KEYWORD.sub(r"\1_=", text.strip()), mode="eval").body
         terms: list[ast.expr] = []
         while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add):
             terms.append(tree.right)
@@ -108,7 +112,8 @@ def call(name: str, make: Callable[..., T], settings: Mapping[str, Value]) -> T:
 
 def written(name: str, value: Any) -> Spec:
     """Return the complete specification of a settings dataclass: every field, by name."""
-    fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    settings = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    fields = {f.name: getattr(value, f.name) for f in settings}
     return Spec(name, fields)
 
 
@@ -157,8 +162,10 @@ def _malformed(text: str) -> str:
 
 def _first(error: ValidationError) -> str:
     problem = error.errors()[0]
-    where = ".".join(str(place) for place in problem["loc"]) or "value"
+    where = ".".join(str(place) for place in problem["loc"])
+    if problem["type"] == "missing":
+        return f"{where} must be given"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     given = problem["input"]
     got = f", got {given!r}" if isinstance(given, bool | int | float | str) else ""
-    return f"{where} {message}{got}"
+    return f"{where} {message}{got}".lstrip()

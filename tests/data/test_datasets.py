@@ -206,8 +206,8 @@ def test_a_recipe_remembers_the_settings_but_not_the_folder(tmp_path):
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ({"dataset": "digits"}, "recipe: partition"),
-        ({"dataset": "digits", "partition": "iid", "clients": 0}, "recipe: clients"),
+        ({"dataset": "digits"}, "data: partition"),
+        ({"dataset": "digits", "partition": "iid", "clients": 0}, "data: clients"),
         ({"dataset": "digits", "partition": "iid", "client": 2}, "did you mean 'clients'"),
         ("digits", "a recipe is a table"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,6 +57,8 @@ class Algorithm:
 
     def __init__(self, parts: Sequence[Part] = (), text: str | None = None) -> None:
         self.parts = tuple(parts)
+        for part in self.parts:
+            _check_kind(part)
         self.text = text if text is not None else "+".join(p.name for p in parts) or "fedavg"
         self._having = {
             hook: [part for part in self.parts if hook in part.hooks]
@@ -218,6 +220,16 @@ class Algorithm:
         if len(self.having("second")) > 1:
             problems.append("two parts ask for a second gradient: keep one")
         return problems
+
+
+def _check_kind(part: object) -> None:
+    """Refuse what is no part, and a part whose settings could not be written down."""
+    if isinstance(part, type) and issubclass(part, Part):
+        raise InputError(f"{part.__name__} is a class: write {part.__name__}(...)")
+    if not isinstance(part, Part):
+        raise InputError(f"{part!r} is not a part")
+    if not is_dataclass(part) and type(part).__init__ is not object.__init__:
+        raise InputError(f"part '{part.name}' has settings: make it a frozen dataclass of them")
 
 
 def ctx_for(ctx: Context, clients: Tensor) -> Context:

@@ -164,6 +164,8 @@ class Experiment:
         self.conditions: Conditions = call(
             "experiment", Conditions, {name: getattr(self, name) for name in names}
         )
+        for name in names:  # as checked: a seed of "3" or of numpy's is the number 3
+            setattr(self, name, getattr(self.conditions, name))
         self.algorithm = read_algorithm(self.algorithm)
         if not isinstance(self.task, Task):
             self.task = task_for(self.federation.kind, self.task)
@@ -357,7 +359,12 @@ class Experiment:
             **{key: value for key, value in told.items() if key not in free},
         }
 
-    def run(self, out: str | Path | None = None, watch: Watcher | None = None) -> Result:
+    def run(
+        self,
+        out: str | Path | None = None,
+        watch: Watcher | None = None,
+        reference: Result | None = None,
+    ) -> Result:
         """Run from the first round.
 
         Parameters
@@ -366,10 +373,16 @@ class Experiment:
             A new directory for the results; None keeps them in memory.
         watch
             Called with what happens, for progress; None shows a bar where there is a terminal.
+        reference
+            The result of FedAvg under the same conditions: a warning tells if this run levelled
+            down against it.
         """
         from fedparity.core.run import Run
 
-        return Run(self, out, watch).start()
+        result = Run(self, out, watch).start()
+        if reference is not None:
+            result.warn_of_levelling_down(reference)
+        return result
 
     def resume(self, directory: str | Path, watch: Watcher | None = None) -> Result:
         """Go on from the last checkpoint of a run of this same experiment."""

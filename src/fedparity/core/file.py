@@ -5,6 +5,9 @@ What a run writes as ``experiment.yaml`` is complete; a user may write as little
     data: {dataset: digits, partition: dirichlet(alpha=0.1), clients: 10}
     model: linear
     algorithm: eagle(lam=1)
+
+The partition is by default the dataset's own (``natural``), and the seeds of the partition and of
+label noise are by default the experiment's ``seed``.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from fedparity.core.algorithm import Algorithm
 from fedparity.core.experiment import Conditions, Experiment, Stop
 from fedparity.core.result import Result, load_module
 from fedparity.core.rundir import RunDir, read_yaml
@@ -23,6 +27,7 @@ from fedparity.core.solver import Solver
 from fedparity.core.task import TASKS, Factory, Task
 from fedparity.data import Federation, rebuild
 from fedparity.errors import InputError, unknown
+from fedparity.recipes import algorithm, complete
 from fedparity.spec import call
 
 if TYPE_CHECKING:
@@ -47,9 +52,7 @@ def experiment(
         if key not in KEYS:
             raise unknown("setting", str(key), KEYS)
     if federation is None:
-        if "data" not in settings:
-            raise InputError("the experiment names no data: pass the federation it was run on")
-        federation = rebuild(_table(settings, "data"), data_dir)
+        federation = federation_of(settings, data_dir)
     if task is None:
         task = _task(settings, federation)
     conditions = {f.name for f in dataclasses.fields(Conditions)}
@@ -57,11 +60,30 @@ def experiment(
     return Experiment(
         federation,
         task,
-        algorithm=str(settings.get("algorithm", "fedavg")),
+        algorithm=_algorithm(settings),
         solver=call("solver", Solver, _table(settings, "solver")),
         stop=call("stop", Stop, stop) if stop else None,
         **{key: value for key, value in settings.items() if key in conditions},
     )
+
+
+def federation_of(settings: Mapping[str, Any], data_dir: str | Path | None = None) -> Federation:
+    """Return the federation that the ``data`` of an experiment's settings describes."""
+    data = settings.get("data")
+    if not data:
+        raise InputError(
+            "the experiment names no data: give a dataset (--data digits, or 'data: digits' in the "
+            "file), or in Python the federation itself"
+        )
+    given = {"dataset": data} if isinstance(data, str) else _table(settings, "data")
+    recipe: dict[str, Any] = {"partition": "natural", "seed": settings.get("seed", 0), **given}
+    noise = recipe.get("noise") or ()
+    if isinstance(noise, str | Mapping):
+        noise = (noise,)
+    recipe["noise"] = [
+        {"noise": step, "seed": recipe["seed"]} if isinstance(step, str) else step for step in noise
+    ]
+    return rebuild(recipe, data_dir)
 
 
 def load(path: str | Path, *, data_dir: str | Path | None = None) -> Experiment:
@@ -97,9 +119,22 @@ def load_model(directory: str | Path) -> nn.Module:
     return load_module(load(directory).setup.module, folder.model)
 
 
+def _algorithm(settings: Mapping[str, Any]) -> Algorithm:
+    """Return the algorithm, under the name the user gave it where a run recorded that."""
+    found = algorithm(str(settings.get("algorithm", "fedavg")))
+    record = settings.get("record")
+    written = record.get("written_as") if isinstance(record, Mapping) else None
+    if written is None or complete(algorithm(str(written))) != complete(found):
+        return found
+    return algorithm(str(written))
+
+
 def _task(settings: Mapping[str, Any], federation: Federation) -> Task:
     if "model" not in settings:
-        raise InputError("the experiment names no model: add a line such as 'model: linear'")
+        raise InputError(
+            "the experiment names no model: give one (--model linear, or 'model: linear' in the "
+            "file)"
+        )
     model: Factory | str = str(settings["model"])
     default = "classification" if federation.kind == "classes" else "regression"
     name = str(settings.get("task", default))

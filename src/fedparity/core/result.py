@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,22 @@ class Result:
     def save_model(self, file: str | Path) -> None:
         """Write the module's plain ``state_dict`` as safetensors."""
         save_module(self.model(), Path(file))
+
+    def warn_of_levelling_down(self, reference: Result) -> None:
+        """Warn if gaps were made more equal by harming the best client and helping no worst one."""
+        if reference.rounds != self.rounds:
+            raise InputError(
+                f"the reference ran {reference.rounds} rounds and this run {self.rounds}: "
+                "levelling down is judged at the same round budget"
+            )
+        levelling = self.frame.compare(reference.frame).levelling
+        if levelling is not None and levelling.verdict == "levelling_down":
+            warnings.warn(
+                f"'{self.settings['algorithm']}' levels down against "
+                f"'{reference.settings['algorithm']}': the largest gap changes by "
+                f"{levelling.dW:+.3g} and the smallest by {levelling.dB:+.3g}; lower lam",
+                stacklevel=3,
+            )
 
     @classmethod
     def load(cls, path: str | Path) -> Result:

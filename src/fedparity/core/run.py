@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -29,7 +30,7 @@ from fedparity.engines import auto
 from fedparity.engines.evaluation import Values
 from fedparity.engines.setup import intraop
 from fedparity.engines.simulation import Simulation
-from fedparity.errors import FedparityError
+from fedparity.errors import FedparityError, InputError
 from fedparity.metrics import SUMMARIES, ClientFrame, summary_value
 
 PAUSE = 10.0
@@ -67,6 +68,7 @@ class Run:
         self.experiment = experiment
         self.folder = RunDir(out) if out is not None else None
         self.watch: Watcher = watch if watch is not None else Silent()
+        self._unwatched = watch is None
         self.lstar: pd.DataFrame | None = None
         self.history = History(experiment.federation.names)
         self._last_saved = time.monotonic()
@@ -75,7 +77,7 @@ class Run:
         """Run from the first round."""
         if self.folder is not None:
             self.folder.create(self.experiment.describe())
-        with intraop(1):
+        with intraop(1), self._shown():
             return self._go(resumed=False)
 
     def resume(self) -> Result:
@@ -83,14 +85,31 @@ class Run:
         assert self.folder is not None
         if not self.folder.has_checkpoint():
             self.folder.check(self.experiment.describe())
-        with intraop(1):
+        with intraop(1), self._shown():
             return self._go(resumed=True)
+
+    @contextmanager
+    def _shown(self) -> Iterator[None]:
+        """Show a bar on a terminal while a run goes that nobody else watches."""
+        if not (self._unwatched and sys.stderr.isatty()):
+            yield
+            return
+        from fedparity.reports.progress import Bar
+
+        with closing(Bar()) as self.watch:
+            yield
 
     def _go(self, resumed: bool) -> Result:
         state = self.open()
         try:
             if resumed and self.folder is not None and self.folder.has_checkpoint():
                 state.load(self.folder.checkpoint)
+                if self.experiment.rounds < state.round:
+                    raise InputError(
+                        f"{self.folder.path} has done {state.round} rounds already, more than "
+                        f"{self.experiment.rounds}"
+                    )
+                self.folder.update(self.experiment.rounds)
                 self.history.restore(self.folder.pieces, self.folder.history, state.round)
                 self.folder.trim_log(state.round)
             else:
@@ -288,8 +307,15 @@ class Run:
             self.folder.write_table(self.folder.history, self.history.table())
             save_module(module, self.folder.model)
             self.folder.write_table(self.folder.clients, clients)
+            kept = settings["record"].get("kept_round")
+            self.folder.update(experiment.rounds, **({} if kept is None else {"kept_round": kept}))
             self.folder.finished()
-        return Result(clients, self.history.table(), settings, state.round, module, path)
+        result = Result(clients, self.history.table(), settings, state.round, module, path)
+        if path is not None:
+            from fedparity.reports.html import write
+
+            write(result)
+        return result
 
 
 def round_(seconds: float) -> float:

@@ -39,6 +39,12 @@ class RunDir:
 
     def create(self, settings: dict[str, Any]) -> None:
         """Make the directory for a new run; one that holds a run is refused."""
+        self.require_unused()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write(settings)
+
+    def require_unused(self) -> None:
+        """Refuse a directory that holds a run, or anything else."""
         if self.experiment.exists():
             raise InputError(
                 f"{self.path} already holds a run: resume it with 'fedparity resume {self.path}', "
@@ -46,14 +52,22 @@ class RunDir:
             )
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise InputError(f"{self.path} is not an empty directory: choose another one")
-        self.path.mkdir(parents=True, exist_ok=True)
-        _write(self.experiment, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the run."""
         if not self.experiment.exists():
             raise InputError(f"{self.path} holds no run (no experiment.yaml)")
         return read_yaml(self.experiment)
+
+    def update(self, rounds: int, **record: Any) -> None:
+        """Write down to how many rounds the run went, and more for its record."""
+        settings = self.settings()
+        settings["rounds"] = rounds
+        settings["record"] = {**settings.get("record", {}), **record}
+        self._write(settings)
+
+    def _write(self, settings: dict[str, Any]) -> None:
+        _write(self.experiment, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 
     def has_checkpoint(self) -> bool:
         """Tell whether a run got as far as its first checkpoint."""

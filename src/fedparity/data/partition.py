@@ -175,7 +175,10 @@ class Natural:
     ) -> Ints:
         """Number the chosen clients in their own order."""
         if natural is None:
-            raise InputError("natural: this dataset has no clients of its own: take another scheme")
+            raise InputError(
+                "natural: this dataset has no clients of its own: name a "
+                "partition, such as 'dirichlet(alpha=0.1)'"
+            )
         kept = np.flatnonzero(np.bincount(natural) >= self.min_examples)
         if not len(kept) or (clients is not None and not 1 <= clients <= len(kept)):
             raise InputError(

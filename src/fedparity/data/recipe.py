@@ -50,7 +50,7 @@ def rebuild(recipe: Mapping[str, Any], data_dir: Path | str | None = None) -> Fe
     """
     if not isinstance(recipe, Mapping):
         raise InputError("a recipe is a table with at least dataset and partition")
-    read = spec.call("recipe", Recipe, {str(name): value for name, value in recipe.items()})
+    read = spec.call("data", Recipe, {str(name): value for name, value in recipe.items()})
     federation = datasets.load(read.dataset, data_dir).split(
         read.partition, read.clients, read.seed, read.fractions, read.official
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Literal
 
@@ -43,10 +44,13 @@ class Eagle(Part):
         Largest weight allowed, as a multiple of the mean weight 1. None allows any.
     target_variance
         Instead of ``lam``: the sample variance of the gaps to reach (epsilon loss-gap parity).
-        ``lam`` then starts at 0 and climbs by dual ascent,
-        :math:`\lambda \leftarrow \max(0, \lambda + s\,(\mathrm{Var}(r) - \epsilon))`.
+        ``lam`` then starts at 0 and moves by dual ascent, :math:`\lambda \leftarrow \max(0,
+        \lambda + \frac{s}{4\sqrt\epsilon} \min(1, \mathrm{Var}(r)/\epsilon - 1))`.
     dual_step
-        :math:`s` of the dual ascent.
+        :math:`s` of the dual ascent, free of the losses' scale: at :math:`\lambda =
+        1/(4\sqrt\epsilon)` a gap of :math:`\sqrt\epsilon` above the mean about doubles a weight.
+        Smaller where training is slow; a ``lam`` that climbs on and on says that the target cannot
+        be met.
 
     Notes
     -----
@@ -62,7 +66,8 @@ class Eagle(Part):
 
     References
     ----------
-    EAGLE: loss gap parity for fair federated learning. 2025.
+    Erraji, Perrot, Bellet. Loss gap parity for fairness in heterogeneous federated learning.
+    arXiv:2603.29818, 2026.
     """
 
     lam: float = Field(default=1.0, ge=0, description="utility against parity")
@@ -71,10 +76,10 @@ class Eagle(Part):
     clip_min: float | None = Field(default=None, description="smallest weight allowed")
     max_ratio: float | None = Field(default=None, ge=1, description="largest weight allowed")
     target_variance: float | None = Field(default=None, gt=0, description="gap variance to reach")
-    dual_step: float = Field(default=0.1, gt=0, description="step of the dual ascent on lam")
+    dual_step: float = Field(default=0.02, gt=0, description="step of the dual ascent on lam")
 
     name = "eagle"
-    paper = "EAGLE (loss gap parity)"
+    paper = "Erraji et al. 2026 (EAGLE)"
     equalises = "loss gap (loss-gap parity)"
     learns = "its update and its validation loss gap"
     replaces = frozenset({"weigh"})
@@ -139,7 +144,9 @@ class Eagle(Part):
         """Return lambda after one dual step, or as it is where it was given."""
         if self.target_variance is None or len(gaps) < 2:
             return lam
-        return (lam + self.dual_step * (_variance(gaps) - self.target_variance)).clamp_min(0)
+        excess = min(1.0, _variance(gaps) / self.target_variance - 1)
+        unit = 1 / (4 * math.sqrt(self.target_variance))
+        return (lam + self.dual_step * unit * excess).clamp_min(0)
 
     def _bounded(self, v: Tensor) -> Tensor:
         if self.clip_min is None and bool((v < 0).any()):

@@ -45,7 +45,7 @@ class Entropy(Part):
     kappa: float = Field(default=0.01, ge=0, description="speed of annealing")
 
     name = "entropy"
-    paper = "FedEBA+"
+    paper = "Wang et al. 2023 (FedEBA+)"
     equalises = "loss (loss parity)"
     learns = "its update and its training loss"
     replaces = frozenset({"weigh"})
@@ -101,13 +101,14 @@ class FedEBA(Entropy):
 
     References
     ----------
-    FedEBA+: Towards fair and effective federated learning via entropy-based model. 2023.
+    Wang, Wang, Karimireddy, Tang. FedEBA+: towards fair and effective federated learning via
+    entropy-based model. arXiv:2301.12407, 2023.
     """
 
     signal: Literal["post", "pre"] = "post"
 
     name = "fedeba"
-    paper = "FedEBA+ (its weights alone)"
+    paper = "Wang et al. 2023 (FedEBA)"
 
     @property
     def reads(self) -> frozenset[Fact]:
@@ -164,7 +165,8 @@ class FedEBAPlus(Entropy):
 
     References
     ----------
-    FedEBA+: Towards fair and effective federated learning via entropy-based model. 2023.
+    Wang, Wang, Karimireddy, Tang. FedEBA+: towards fair and effective federated learning via
+    entropy-based model. arXiv:2301.12407, 2023.
     """
 
     alpha: float = Field(default=0.9, ge=0, le=1, description="strength of the alignment")
@@ -172,7 +174,7 @@ class FedEBAPlus(Entropy):
     scale: Literal["steps", "literal"] = "steps"
 
     name = "fedeba_plus"
-    paper = "FedEBA+"
+    paper = "Wang et al. 2023 (FedEBA+)"
     learns = "its update, its full gradient, its training loss before and after"
 
     @property
@@ -255,13 +257,14 @@ class PracFedEBAPlus(Entropy):
 
     References
     ----------
-    FedEBA+: Towards fair and effective federated learning via entropy-based model. 2023.
+    Wang, Wang, Karimireddy, Tang. FedEBA+: towards fair and effective federated learning via
+    entropy-based model. arXiv:2301.12407, 2023.
     """
 
     alpha: float = Field(default=0.9, ge=0, le=1, description="share of the losses before training")
 
     name = "prac_fedeba_plus"
-    paper = "FedEBA+ (practical version)"
+    paper = "Wang et al. 2023 (Prac-FedEBA+)"
     learns = "its update, its training loss before and after"
 
     @property

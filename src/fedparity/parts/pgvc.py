@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Annotated, Literal
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from fedparity.core.layout import Layout
 from fedparity.core.part import STRICT, Client, Context, Part, Tensors
+from fedparity.errors import InputError
+from fedparity.parts.prox import Prox
 
 Mode = Literal["scalar", "literal", "abs", "second_moment", "penalty"]
 
@@ -51,7 +54,9 @@ class PGVC(Part):
     :math:`-\eta l\, g \odot g`: parameters can only decrease, whatever the sign of the gradient, so
     it is offered for reproduction only. The paper's algorithm indexes :math:`\rho` with the round
     before, its text computes it from the same batch: we do the latter, for both blocks at the same
-    parameters. The public script scales weights, not gradients, and is another method.
+    parameters. The public script scales weights, not gradients, and is another method. Parts that
+    change gradients stand behind it, except ``prox``: in ``prox+pgvc`` the proximal gradient is
+    scaled, in ``pgvc+prox`` the batch's alone.
 
     Examples
     --------
@@ -60,7 +65,8 @@ class PGVC(Part):
 
     References
     ----------
-    FedPGVC: federated learning with partial gradient variance control. 2024.
+    Sahoo et al. Harnessing heterogeneity: improving convergence through partial variance control
+    in federated learning. TMLR 2026.
     """
 
     layers: Annotated[int, Field(ge=0)] | tuple[str, ...] = Field(
@@ -72,7 +78,7 @@ class PGVC(Part):
     literal_server: float | None = Field(default=None, gt=0, le=1, description="eta_g of Eq. 16")
 
     name = "pgvc"
-    paper = "FedPGVC"
+    paper = "Sahoo et al. 2026 (FedPGVC)"
 
     @property
     def hooks(self) -> frozenset[str]:
@@ -83,6 +89,13 @@ class PGVC(Part):
 
     def validate(self, ctx: Context) -> None:
         self.second_from(ctx.layout)
+        before = takewhile(lambda part: part is not self, ctx.parts)
+        changing = [p.name for p in before if "grad" in p.hooks and not isinstance(p, Prox)]
+        if changing:
+            raise InputError(
+                f"'pgvc' scales the gradient of the batch, which '{changing[0]}' would have "
+                "changed before: write 'pgvc' first"
+            )
 
     def second_from(self, layout: Layout) -> int:
         return layout.tail(self.layers)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors
+from fedparity.errors import InputError
+from fedparity.parts.bn import BN
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -62,6 +66,11 @@ class QFFL(Part):
 
     def neutral(self) -> Part:
         return QFFL(q=0.0)
+
+    def validate(self, ctx: Context) -> None:
+        behind = takewhile(lambda part: part is not self, reversed(ctx.parts))
+        if any(isinstance(part, BN) for part in behind):
+            raise InputError("'qffl' measures the update that 'bn' changes: write 'bn' first")
 
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"loss": c.loss, "norm2": (delta / c.lr).square().sum()})

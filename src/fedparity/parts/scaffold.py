@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Annotated, Literal
 
 import torch
@@ -61,7 +62,8 @@ class Scaffold(Part):
 
     def validate(self, ctx: Context) -> None:
         self.covered_from(ctx.layout)
-        if sum(isinstance(part, Scaffold) for part in ctx.parts) > 1:
+        before = takewhile(lambda part: part is not self, ctx.parts)
+        if any(isinstance(part, Scaffold) for part in before):
             raise InputError("'scaffold' and 'pvr' would both correct the steps: keep one")
         elsewhere = [part.name for part in ctx.parts if "start" in part.hooks]
         if elsewhere:
@@ -95,7 +97,8 @@ class Scaffold(Part):
             new = c.grad[start:]
         else:
             moved = (c.anchor - c.end)[start:]
-            new = c.state["c"] - c.down["c"] + moved / (c.steps * c.lr)
+            # Not moved / (steps * lr): an integer tensor times a number would be float32.
+            new = c.state["c"] - c.down["c"] + moved / c.steps / c.lr
         return Finish(delta, {"dc": new - c.state["c"]}, {"c": new})
 
     def step(

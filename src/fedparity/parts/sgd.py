@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
@@ -51,7 +53,7 @@ class FedSGD(Part):
                 f"'fedsgd' takes no local steps, in which '{idle[0]}' does its work: leave it out "
                 "and train one full-batch step"
             )
-        before = ctx.parts[: ctx.parts.index(self)]
+        before = takewhile(lambda part: part is not self, ctx.parts)
         early = [part.name for part in before if "finish" in part.hooks]
         if early:
             raise InputError(
