@@ -1,0 +1,8 @@
+"""The command line: ``fedparity run | compare | resume | list | explain``.
+
+Nothing heavy is imported before a command needs it, so that help and mistakes answer at once.
+"""
+
+from fedparity.cli.entry import main
+
+__all__ = ["main"]

@@ -1,0 +1,152 @@
+"""The commands, each a few lines over the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedparity.cli.flags import ALGORITHM, settings_from, takes_settings
+from fedparity.cli.work import RUNS, at_work, console, free, introduce, progress, slug
+from fedparity.errors import InputError
+
+app = typer.Typer(
+    help="Train one model over many unlike clients, and show who gains and who pays.",
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+File = Annotated[
+    Path | None,
+    typer.Argument(help="An experiment file, or the directory of a run; flags override it."),
+]
+Out = Annotated[Path | None, typer.Option(help="A new directory for the results.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Where datasets are; else $FEDPARITY_DATA, else ~/.cache/fedparity."),
+]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"fedparity {version('fedparity')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _fedparity(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None: ...
+
+
+@app.command()
+@takes_settings()
+def run(file: File = None, *, out: Out = None, data_dir: DataDir = None, **given: Any) -> None:
+    """Train with one algorithm and show what every client got."""
+    settings = settings_from(file, given)
+    from fedparity.core.file import experiment
+    from fedparity.core.rundir import RunDir
+
+    if out is not None:
+        RunDir(out).require_unused()
+    made = experiment(settings, data_dir=data_dir)
+    directory = out or free(RUNS / slug(made.setup.algorithm.text))
+    introduce(made, console())
+    with at_work(directory), progress() as watch:
+        made.run(directory, watch)
+    _show(directory)
+
+
+@app.command()
+@takes_settings(without=(ALGORITHM,))
+def compare(
+    file: File = None,
+    *,
+    algorithms: Annotated[
+        str | None,
+        typer.Option(help="Algorithms, such as 'fedavg,qffl(q=5),eagle(lam=2)'.", metavar="LIST"),
+    ] = None,
+    out: Out = None,
+    data_dir: DataDir = None,
+    **given: Any,
+) -> None:
+    """Train with several algorithms under the same conditions and compare them."""
+    settings = settings_from(file, given)
+    from fedparity.cli import comparison
+    from fedparity.spec import split_list
+
+    listed = settings.pop("algorithms", [])
+    chosen = split_list(algorithms) if algorithms is not None else [str(a) for a in listed]
+    if not chosen:
+        raise InputError("name the algorithms to compare: --algorithms 'fedavg,eagle(lam=1)'")
+    comparison.start(settings, chosen, out or free(RUNS / "compare"), data_dir)
+
+
+@app.command()
+def resume(
+    directory: Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")],
+    rounds: Annotated[int | None, typer.Option(help="Go on up to this round.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Go on with a run from its last checkpoint; all settings come from its directory."""
+    from fedparity.cli import comparison
+    from fedparity.core import file
+    from fedparity.core.rundir import RunDir
+
+    if (directory / comparison.FILE).exists():
+        comparison.resume(directory, rounds, data_dir)
+        return
+    folder = RunDir(directory)
+    settings = folder.settings()
+    if folder.clients.exists() and rounds in (None, settings.get("rounds")):
+        typer.echo(f"{directory} is finished; --rounds goes further.")
+    else:
+        with at_work(directory), progress() as watch:
+            file.resume(directory, rounds=rounds, data_dir=data_dir, watch=watch)
+    _show(directory)
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[
+        str, typer.Argument(help="algorithms, parts, datasets, partitions, models or metrics")
+    ],
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+) -> None:
+    """List what can be named, with settings and costs."""
+    from fedparity.reports.catalogue import listing
+
+    found = listing(kind)
+    if markdown:
+        typer.echo(found.markdown())
+    else:
+        found.show(console())
+
+
+@app.command()
+def explain(
+    algorithm: Annotated[str, typer.Argument(help="An algorithm, such as 'eagle+prox(mu=0.1)'.")],
+    parameters: Annotated[
+        int, typer.Option(min=1, help="Parameters of the model, for the floats sent.")
+    ] = 199_210,
+) -> None:
+    """Tell what an algorithm sends, what the server learns, and what can be set."""
+    from fedparity.reports.explanation import explain as show
+
+    show(algorithm, parameters, console())
+
+
+def _show(directory: Path) -> None:
+    """Print the result of a finished run and where it is."""
+    from fedparity.core.result import Result
+    from fedparity.reports.tables import show
+
+    result, out = Result.load(directory), console()
+    out.print()
+    show({str(result.settings["record"]["written_as"]): result.frame}, out)
+    out.print(f"\nResults in {directory}; open {directory / 'report.html'}", markup=False)

@@ -1,0 +1,108 @@
+"""Several algorithms under the same conditions, each in a directory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedparity.cli.work import at_work, console, introduce, progress, slug
+from fedparity.errors import InputError
+
+if TYPE_CHECKING:
+    from fedparity.core.experiment import Experiment
+    from fedparity.core.result import Result
+
+FILE = "comparison.yaml"
+Settings = dict[str, Any]
+
+
+def start(
+    settings: Settings, algorithms: Sequence[str], directory: Path, data_dir: Path | None
+) -> None:
+    """Run all algorithms and compare them; everything is checked before the first one runs."""
+    import yaml
+
+    from fedparity.core.rundir import RunDir
+
+    experiments = _experiments(settings, algorithms, data_dir)
+    if (directory / FILE).exists():
+        raise InputError(
+            f"{directory} already holds a comparison: resume it with 'fedparity resume "
+            f"{directory}', or choose another directory"
+        )
+    RunDir(directory).require_unused()
+    directory.mkdir(parents=True, exist_ok=True)
+    kept = {"algorithms": list(algorithms), **settings}
+    (directory / FILE).write_text(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+    _go(experiments, directory)
+
+
+def resume(directory: Path, rounds: int | None, data_dir: Path | None) -> None:
+    """Go on with a comparison: finished runs are kept, others go on or begin."""
+    import yaml
+
+    from fedparity.core.rundir import read_yaml
+
+    settings = read_yaml(directory / FILE)
+    if rounds is not None:
+        settings["rounds"] = rounds
+        (directory / FILE).write_text(yaml.safe_dump(settings, sort_keys=False))
+    algorithms = settings.pop("algorithms", None)
+    if not isinstance(algorithms, list):
+        raise InputError(f"{directory / FILE} names no algorithms")
+    _go(_experiments(settings, [str(text) for text in algorithms], data_dir), directory)
+
+
+def _experiments(
+    settings: Settings, algorithms: Sequence[str], data_dir: Path | None
+) -> dict[str, Experiment]:
+    from fedparity.core.file import experiment, federation_of
+
+    names = [slug(text) for text in algorithms]
+    for text, name in zip(algorithms, names, strict=True):
+        if names.count(name) > 1:
+            raise InputError(f"'{text}' stands twice among the algorithms")
+    federation = federation_of(settings, data_dir)
+    return {
+        text: experiment({**settings, "algorithm": text}, federation=federation)
+        for text in algorithms
+    }
+
+
+def _go(experiments: dict[str, Experiment], directory: Path) -> None:
+    from fedparity.reports.html import page, write_page
+    from fedparity.reports.tables import show
+
+    out = console()
+    introduce(next(iter(experiments.values())), out)
+    results: dict[str, Result] = {}
+    with at_work():
+        for text, experiment in experiments.items():
+            results[text] = _one(experiment, directory / slug(text), directory)
+    frames = {text: result.frame for text, result in results.items()}
+    baseline = next((t for t, e in experiments.items() if not e.setup.algorithm.parts), None)
+    baseline = baseline or next(iter(frames))
+    out.print()
+    show(frames, out, baseline)
+    if len({result.rounds for result in results.values()}) > 1:
+        told = ", ".join(f"{text} {result.rounds}" for text, result in results.items())
+        out.print(f"The runs ended after unequal numbers of rounds: {told}.", markup=False)
+    write_page(directory / "report.html", page(results, baseline))
+    out.print(f"\nResults in {directory}; open {directory / 'report.html'}", markup=False)
+
+
+def _one(experiment: Experiment, folder: Path, directory: Path) -> Result:
+    from fedparity.core.result import Result
+    from fedparity.core.rundir import RunDir
+
+    run = RunDir(folder)
+    if run.clients.exists() and run.settings().get("rounds") == experiment.rounds:
+        return Result.load(folder)
+    try:
+        with progress() as watch:
+            if run.experiment.exists():
+                return experiment.resume(folder, watch)
+            return experiment.run(folder, watch)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped: fedparity resume {directory}") from None

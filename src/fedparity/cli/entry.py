@@ -1,0 +1,65 @@
+"""The entry point: what goes wrong becomes one line and an exit code.
+
+0 done; 1 something failed while running; 2 something that was written is wrong; 130 interrupted. An
+exception that nobody foresaw keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from fedparity.cli.commands import app
+from fedparity.errors import FedparityError, InputError
+
+UsageError: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError"
+)
+"""Not exported by typer by name, but the base of what it exports."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    given = list(sys.argv[1:] if args is None else args)
+    if os.getcwd() not in sys.path:
+        # For models named by import path, behind all that is installed.
+        sys.path.append(os.getcwd())
+    sys.exit(_code(given or ["--help"]))
+
+
+def _code(args: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=args, prog_name="fedparity", standalone_mode=False)
+    except UsageError as error:
+        return _said(_usage(error), 2)
+    except InputError as error:
+        return _said(str(error), 2)
+    except FedparityError as error:
+        return _said(str(error), 1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _said(f"{error.filename}: {error.strerror}", 1)
+    except typer.Abort:
+        return _said("interrupted", 130)
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Exception) -> str:
+    """Return what is wrong with the words of the command line, and the nearest right one."""
+    text = str(getattr(error, "format_message", error.__str__)())
+    option, near = getattr(error, "option_name", None), getattr(error, "possibilities", None)
+    if near:
+        text = f"no such option '{option}': did you mean '{near[0]}'?"
+    path = getattr(getattr(error, "ctx", None), "command_path", "fedparity")
+    first = text[:1].lower() + text[1:].rstrip(".")
+    return f"{first}{'' if first.endswith('?') else '.'} See '{path} --help'"
+
+
+def _said(text: str, code: int) -> int:
+    print(f"fedparity: {' '.join(text.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,218 @@
+"""The flags of ``run`` and ``compare``: one table, and the settings it makes.
+
+A flag that is not given is not in the settings, so that flags override a file and defaults stay in
+one place, the library. Values are checked there too, whether they come from a flag or a file.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import typer
+
+from fedparity.errors import InputError
+
+Command = TypeVar("Command", bound=Callable[..., None])
+Settings = dict[str, Any]
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _or_none(word: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: None if text.lower() in (word, "none") else read(text)
+
+
+def _three(text: str) -> list[float]:
+    first, second, third = text.split(",")
+    return [float(first), float(second), float(third)]
+
+
+def _noise(text: str) -> list[str]:
+    return [] if text.lower() == "none" else [text]
+
+
+class Flag(NamedTuple):
+    """A flag and its place in the settings."""
+
+    name: str
+    place: tuple[str, ...]
+    kind: type
+    help: str
+    read: Callable[[str], Any] | None = None
+    """Makes a value of the text, where that is not a plain number or word."""
+    shape: str | None = None
+    """What help shows in place of the kind."""
+
+
+DATA = (
+    Flag(
+        "data", ("data", "dataset"), str, "Dataset, such as digits (see: fedparity list datasets)."
+    ),
+    Flag("partition", ("data", "partition"), str, "How it is dealt; by default its own clients."),
+    Flag("clients", ("data", "clients"), int, "Number of clients."),
+    Flag("data-seed", ("data", "seed"), int, "Seed of partition and noise; by default --seed."),
+    Flag(
+        "fractions",
+        ("data", "fractions"),
+        str,
+        "Train, validation and test of each client.",
+        _three,
+        "0.8,0.1,0.1",
+    ),
+    Flag("official", ("data", "official"), bool, "Keep the publisher's test examples for test."),
+    Flag("noise", ("data", "noise"), str, "Wrong labels, such as 'symmetric(rate=0.3)'.", _noise),
+)
+LEARNING = (
+    Flag("model", ("model",), str, "Model, or the import path of your own: package.module:name."),
+    Flag("task", ("task",), str, "classification, regression or next_token; by default by data."),
+)
+ALGORITHM = Flag("algorithm", ("algorithm",), str, "Algorithm, such as 'eagle(lam=1)+prox'.")
+TRAINING = (
+    Flag("rounds", ("rounds",), int, "Rounds of communication."),
+    Flag("lr", ("solver", "lr"), float, "Learning rate of the clients."),
+    Flag("steps", ("solver", "steps"), int, "Local steps a round; or give --epochs."),
+    Flag("epochs", ("solver", "epochs"), int, "Passes over the client's data a round."),
+    Flag(
+        "batch",
+        ("solver", "batch"),
+        str,
+        "Examples a step, or 'full'.",
+        _or_none("full", int),
+        "int|full",
+    ),
+    Flag("momentum", ("solver", "momentum"), float, "Local momentum, reset every round."),
+    Flag("weight-decay", ("solver", "weight_decay"), float, "Pull of the parameters to zero."),
+    Flag(
+        "clip",
+        ("solver", "clip"),
+        str,
+        "Largest norm of a step's gradient.",
+        _or_none("none", float),
+        "float|none",
+    ),
+    Flag("decay", ("solver", "decay"), float, "Factor on the learning rate a round."),
+    Flag("optimizer", ("solver", "optimizer"), str, "sgd or adam."),
+)
+SERVER = (
+    Flag(
+        "cohort",
+        ("cohort",),
+        str,
+        "Clients asked a round: a number, a share in (0, 1), or 'all'.",
+        _or_none("all", _number),
+        "int|share|all",
+    ),
+    Flag("sampling", ("sampling",), str, "How they are drawn: uniform, or by size."),
+    Flag("weighting", ("weighting",), str, "Weights before any part speaks: size or uniform."),
+    Flag("drop", ("drop",), float, "Probability that a client asked does not answer."),
+    Flag("min-replies", ("min_replies",), int, "Fewer replies leave the model as it is."),
+    Flag("server-lr", ("server_lr",), float, "Factor on the direction the server takes."),
+    Flag("buffers", ("buffers",), str, "BatchNorm statistics: average, local or refuse."),
+)
+RUN = (
+    Flag("seed", ("seed",), int, "The one seed of the run."),
+    Flag("engine", ("engine",), str, "auto, loop or vmap."),
+    Flag("chunk", ("chunk",), int, "Clients in one stack of the vmap engine."),
+    Flag("dtype", ("dtype",), str, "float32 or float64."),
+    Flag("evaluate-every", ("evaluate_every",), int, "Rounds between evaluations."),
+    Flag("checkpoint-every", ("checkpoint_every",), int, "Rounds between checkpoints."),
+    Flag("keep", ("keep",), str, "Model kept: last, or best by this validation summary."),
+    Flag("stop-metric", ("stop", "metric"), str, "Stop early by this validation summary."),
+    Flag("patience", ("stop", "patience"), int, "Evaluations without improvement before that."),
+    Flag("lstar", ("lstar",), str, "Rule for L*: best_validation, train_plateau or none."),
+)
+PANELS: Mapping[str, tuple[Flag, ...]] = {
+    "Data": DATA,
+    "What is learned": LEARNING,
+    "Algorithm": (ALGORITHM,),
+    "Local training": TRAINING,
+    "Server": SERVER,
+    "Run": RUN,
+}
+FLAGS = tuple(flag for flags in PANELS.values() for flag in flags)
+
+
+def takes_settings(without: tuple[Flag, ...] = ()) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command the flags, handed over as ``**given``."""
+
+    def decorate(command: Command) -> Command:
+        named = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
+        flags = [
+            _parameter(flag, panel)
+            for panel, some in PANELS.items()
+            for flag in some
+            if flag not in without
+        ]
+        parameters = [*named, *flags]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return decorate
+
+
+def _parameter(flag: Flag, panel: str) -> inspect.Parameter:
+    option = typer.Option(
+        f"--{flag.name}" + f"/--no-{flag.name}" * (flag.kind is bool),
+        help=flag.help,
+        rich_help_panel=panel,
+        metavar=flag.shape,
+        show_default=False,
+    )
+    return inspect.Parameter(
+        flag.name.replace("-", "_"),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[flag.kind | None, option],
+    )
+
+
+def settings_from(file: Path | None, given: Mapping[str, Any]) -> Settings:
+    """Return the settings of a file or run directory, overridden by the flags given."""
+    settings = _read(file) if file is not None else {}
+    for flag in FLAGS:
+        value = given.get(flag.name.replace("-", "_"))
+        if value is not None:
+            _put(settings, flag, _value(flag, value))
+    for one, other in (("steps", "epochs"), ("epochs", "steps")):
+        if given.get(one) is not None and given.get(other) is None:
+            settings["solver"].pop(other, None)
+    return settings
+
+
+def _read(file: Path) -> Settings:
+    from fedparity.core.rundir import RunDir, read_yaml
+
+    return RunDir(file).settings() if file.is_dir() else read_yaml(file)
+
+
+def _put(settings: Settings, flag: Flag, value: Any) -> None:
+    *above, last = flag.place
+    for key in above:
+        inner = settings.get(key)
+        if key == "data" and isinstance(inner, str):
+            inner = {"dataset": inner}
+        if inner is not None and not isinstance(inner, Mapping):
+            raise InputError(f"'{key}' must be a table of settings, got {inner!r}")
+        settings[key] = dict(inner or {})
+        settings = settings[key]
+    settings[last] = value
+
+
+def _value(flag: Flag, value: Any) -> Any:
+    if flag.read is None:
+        return value
+    try:
+        return flag.read(value)
+    except ValueError:
+        raise InputError(
+            f"--{flag.name} expects {flag.shape or flag.kind.__name__}, got '{value}'"
+        ) from None

@@ -1,0 +1,95 @@
+"""What the commands share: a place for results, progress, warnings and the last words."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from fedparity.core.experiment import Experiment
+    from fedparity.reports.progress import Bar, Lines
+
+RUNS = Path("runs")
+"""Where results go when no directory is named."""
+
+
+def console() -> Console:
+    """Return the console for results."""
+    return Console(highlight=False)
+
+
+def slug(text: str) -> str:
+    """Return a text as the name of a directory.
+
+    >>> slug("eagle(lam=0.5)+prox(mu=0.1)")
+    'eagle-lam0.5-prox-mu0.1'
+    """
+    words = re.sub(r"[^A-Za-z0-9._]+", "-", text.replace("=", ""))
+    return words.strip("-.")[:100] or "run"
+
+
+def free(path: Path) -> Path:
+    """Return the path, or the first of ``path-2``, ``path-3``, ... that does not exist."""
+    number, found = 1, path
+    while found.exists():
+        number += 1
+        found = path.with_name(f"{path.name}-{number}")
+    return found
+
+
+@contextmanager
+def at_work(directory: Path | None = None) -> Iterator[None]:
+    """Show each warning once, in one line, afterwards; tell how to go on after Ctrl-C."""
+    seen: dict[str, None] = {}
+
+    def remember(message: Warning | str, *about: object, **more: object) -> None:
+        seen.setdefault(" ".join(str(message).split()))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = remember
+        try:
+            yield
+        except KeyboardInterrupt as stop:
+            _say(str(stop) or f"interrupted{_way_on(directory)}")
+            raise typer.Exit(130) from None
+        finally:
+            for message in seen:
+                _say(f"warning: {message}")
+
+
+@contextmanager
+def progress() -> Iterator[Bar | Lines]:
+    """Show how one run goes."""
+    from fedparity.reports.progress import watcher
+
+    with closing(watcher()) as watch:
+        yield watch
+
+
+def introduce(experiment: Experiment, out: Console) -> None:
+    """Say in a line what is about to run, and on which engine and why."""
+    choice = experiment.choice
+    out.print(
+        f"{len(experiment.federation)} clients, {experiment.setup.layout.size:,} parameters, "
+        f"{experiment.rounds} rounds; engine {choice.name}: {choice.reason}",
+        style="dim",
+        markup=False,
+    )
+
+
+def _way_on(directory: Path | None) -> str:
+    started = directory is not None and (directory / "experiment.yaml").exists()
+    return f": fedparity resume {directory}" if started else ""
+
+
+def _say(text: str) -> None:
+    print(f"fedparity: {text}", file=sys.stderr)

@@ -1,0 +1,86 @@
+"""Who gains and who pays, in sentences."""
+
+from __future__ import annotations
+
+from fedparity.metrics import ClientFrame, LevellingDown
+from fedparity.reports.numbers import FEW, Frames, has_gaps
+
+
+def headlines(frame: ClientFrame) -> list[str]:
+    """Return what the clients of one run got, in a few sentences."""
+    return [*_gains(frame), *_accuracies(frame), *cautions(frame)]
+
+
+def cautions(frame: ClientFrame) -> list[str]:
+    """Return what a reader of the numbers should know."""
+    tested = frame.by_client["n_test"]
+    few, none = int(((tested < FEW) & (tested > 0)).sum()), int((tested == 0).sum())
+    found = []
+    if few:
+        found.append(
+            f"{_clients(few)} fewer than {FEW} test examples: the standard error of such an "
+            "accuracy may exceed 10 points."
+        )
+    if none:
+        found.append(f"{_clients(none)} no test example and no number here.")
+    return found
+
+
+def levelling(frames: Frames, baseline: str) -> str:
+    """Say in one sentence which algorithms levelled down against the baseline, if any."""
+    verdicts: dict[str, LevellingDown] = {}
+    for name, frame in frames.items():
+        found = frame.compare(frames[baseline]).levelling if name != baseline else None
+        if found is not None:
+            verdicts[name] = found
+    if not verdicts or not has_gaps(frames):
+        return "Levelling down cannot be judged: there are no loss gaps to compare."
+    down = [
+        f"{name} (largest gap {v.dW:+.3f}, smallest gap {v.dB:+.3f})"
+        for name, v in verdicts.items()
+        if v.verdict == "levelling_down"
+    ]
+    if not down:
+        return (
+            f"No algorithm levelled down against {baseline}: none made gaps more equal merely by "
+            "harming the best-off client."
+        )
+    return (
+        f"Levelled down against {baseline}: {', '.join(down)}; gaps are more equal, but the "
+        "worst-off client is no better off and the best-off one is worse off."
+    )
+
+
+def _gains(frame: ClientFrame) -> list[str]:
+    if not has_gaps({"": frame}):
+        return []
+    gaps = frame.by_client["test_gap"].dropna()
+    gain = int((gaps < 0).sum())
+    found = [
+        f"{gain} of {len(gaps)} clients gain from joining: their loss is below the best they "
+        "reach alone."
+        if gain
+        else "No client gains from joining: none has a loss below the best it reaches alone."
+    ]
+    worst = frame.worst(by="gap").iloc[0]
+    if worst["test_gap"] > 0:
+        found.append(
+            f"{worst['client']} pays most: its loss is {worst['test_gap']:.3f} above the best it "
+            f"reaches alone ({worst['test_lstar']:.3f})."
+        )
+    return found
+
+
+def _accuracies(frame: ClientFrame) -> list[str]:
+    summary = frame.summary()
+    if "mean_accuracy" not in summary or not (frame.by_client["n_test"] > 0).any():
+        return []
+    worst = frame.worst().iloc[0]
+    return [
+        f"The mean accuracy is {summary['mean_accuracy']:.1f} %; {worst['client']} has the lowest, "
+        f"{100 * worst['test_accuracy']:.1f} %."
+    ]
+
+
+def _clients(count: int) -> str:
+    return "1 client has" if count == 1 else f"{count} clients have"

@@ -1,0 +1,248 @@
+"""The report of a run, or of several beside each other, as one self-contained page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedparity.core.result import Result
+from fedparity.core.rundir import RunDir
+from fedparity.reports import numbers
+from fedparity.reports.findings import cautions, headlines, levelling
+from fedparity.reports.numbers import FEW, Frames, Marked, Row, has_accuracy, has_gaps, number
+from fedparity.reports.svg import COLOURS, Line, chart
+
+MOST = 200
+"""Clients in the table; of a larger federation the worst and the best."""
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #667085; --rule: #e3e7ee;
+  --paper: #fff; --bar: #9bbce0; --gain: #6fb58d; --pay: #e0a08a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --soft: #9aa4b2; --rule: #333b48;
+  --paper: #14181f; --bar: #3f6a9c; --gain: #3d7d59; --pay: #a35a42; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+p.about, p.note, figcaption { color: var(--soft); } p.note { font-size: .85rem; }
+div.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .88rem; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--rule);
+  font-variant-numeric: tabular-nums; white-space: nowrap; }
+th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; }
+th[colspan] { text-align: left; } .group { border-left: 1px solid var(--rule); }
+td.best { font-weight: 700; } td.worst { font-weight: 700; color: #c0392b; }
+td.text { text-align: left; white-space: normal; }
+.track { display: inline-block; position: relative; width: 4rem; height: .7rem; margin-left: .5rem;
+  border-bottom: 1px solid var(--rule); } .track i { position: absolute; top: 0; bottom: 0; }
+i.acc { background: var(--bar); left: 0; } i.gain { background: var(--gain); }
+i.pay { background: var(--pay); }
+figure { margin: 0; } svg { width: 100%; max-width: 46rem; height: auto; }
+svg text { fill: var(--soft); font-size: 11px; } svg .grid { stroke: var(--rule); }
+span.key { display: inline-block; width: 1.2rem; border-top: 3px solid;
+  margin: 0 .3rem .2rem 1rem; }
+"""
+
+Results = Mapping[str, Result]
+
+
+def write(result: Result) -> None:
+    """Write ``report.html`` of a run into its directory."""
+    if result.path is not None:
+        text = page({str(result.settings["record"]["written_as"]): result})
+        write_page(RunDir(result.path).report, text)
+
+
+def write_page(file: Path, text: str) -> None:
+    """Write a page beside and rename it."""
+    beside = file.with_name(file.name + ".part")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(file)
+
+
+def page(results: Results, baseline: str | None = None) -> str:
+    """Return the page: findings, one row an algorithm, curves, one row a client, settings."""
+    frames = {name: result.frame for name, result in results.items()}
+    title = ", ".join(results)
+    first = next(iter(results.values()))
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="about">{escape(_about(first))}</p>',
+        *_findings(frames, baseline),
+        "<h2>All clients together</h2>",
+        *_algorithms(frames),
+        *_curves(results),
+        "<h2>Client by client</h2>",
+        *_clients(frames),
+        "<h2>Settings</h2>",
+        *_settings(first.settings, comparing=len(results) > 1),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)} - fedparity</title><style>{STYLE}</style></head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _about(result: Result) -> str:
+    settings = result.settings
+    data = settings.get("data", {})
+    dealt = f"{data['dataset']}, {data['partition']}" if data else "your own data"
+    model = settings.get("model", "a model of your own")
+    return f"{len(result.clients)} clients of {dealt}; {model}; {result.rounds} rounds"
+
+
+def _findings(frames: Frames, baseline: str | None) -> Iterator[str]:
+    if len(frames) == 1:
+        sentences = headlines(next(iter(frames.values())))
+    else:
+        sentences = cautions(next(iter(frames.values())))
+        if baseline is not None:
+            sentences = [levelling(frames, baseline), *sentences]
+    yield from (f"<p>{escape(sentence)}</p>" for sentence in sentences)
+
+
+def _algorithms(frames: Frames) -> Iterator[str]:
+    table = numbers.summaries(frames)
+    heads = (escape(numbers.COLUMNS[column]).replace("\n", "<br>") for column in table.columns)
+    above = "".join(f"<th>{head}</th>" for head in heads)
+    yield f'<div class="wide"><table><thead><tr><th>algorithm</th>{above}</tr></thead><tbody>'
+    for name in table.index:
+        cells = (numbers.cell(table[column], name) for column in table.columns)
+        row = "".join(f"<td{_class('best', best)}>{text}</td>" for text, best in cells)
+        yield f"<tr><td>{escape(str(name))}</td>{row}</tr>"
+    yield "</tbody></table></div>"
+    yield f'<p class="note">{escape(numbers.definitions(table))}</p>'
+
+
+def _curves(results: Results) -> Iterator[str]:
+    lines: list[Line] = []
+    keys, metric = [], "accuracy"
+    for place, (name, result) in enumerate(results.items()):
+        colour = COLOURS[place % len(COLOURS)]
+        rounds, mean, worst, metric = _course(result.history)
+        lines.append(Line(rounds, mean, colour, title=f"{name}: mean over clients"))
+        lines.append(Line(rounds, worst, colour, dashed=True, title=f"{name}: worst client"))
+        keys.append(f'<span class="key" style="color:{colour}"></span>{escape(name)}')
+    drawn = chart(lines, "round", "accuracy, %" if metric == "accuracy" else "loss")
+    if drawn:
+        yield f"<h2>{metric.capitalize()} over rounds</h2>"
+        yield (
+            f"<figure>{drawn}<figcaption>{''.join(keys)} &nbsp; solid: mean over clients; dashed: "
+            "worst client</figcaption></figure>"
+        )
+
+
+def _course(
+    history: pd.DataFrame,
+) -> tuple[Sequence[float], Sequence[float], Sequence[float], str]:
+    """Return rounds, mean and worst over clients, of the model that clients would really use."""
+    split = "test" if (history["split"] == "test").any() else "validation"
+    rows = history[history["split"] == split]
+    if (rows["model"] == "personal").any():
+        rows = rows[rows["model"] == "personal"]
+    metric = "accuracy" if (rows["metric"] == "accuracy").any() else "loss"
+    by_round = rows[rows["metric"] == metric].groupby("round")["value"]
+    mean, worst = by_round.mean(), by_round.min() if metric == "accuracy" else by_round.max()
+    scale = 100 if metric == "accuracy" else 1
+    return [*mean.index], [*(scale * mean)], [*(scale * worst)], metric
+
+
+def _clients(frames: Frames) -> Iterator[str]:
+    first = next(iter(frames.values()))
+    gaps, accuracy = has_gaps(frames), has_accuracy(frames)
+    columns = ["accuracy, %"] * accuracy + ["loss"] + ["gap"] * gaps
+    above = "".join(
+        f'<th colspan="{len(columns)}" class="group">{escape(name)}</th>' for name in frames
+    )
+    heads = ["client", "train", "validation", "test", *["L*"] * gaps]
+    below = "".join(f"<th>{head}</th>" for head in [*heads, *columns * len(frames)])
+    yield f'<div class="wide"><table><thead><tr><th colspan="{len(heads)}"></th>{above}</tr>'
+    yield f"<tr>{below}</tr></thead><tbody>"
+    tables = [numbers.by_name(frame) for frame in frames.values()]
+    worst = [numbers.marked(frame) for frame in frames.values()]
+    widest = _widest(frames) if gaps else 1.0
+    order = numbers.chosen(first, MOST, MOST // 2, MOST // 2)
+    for client in order:
+        row = tables[0][client]
+        few = " ?" if row["n_test"] < FEW else ""
+        cells = [f"<td>{escape(client)}</td>", f"<td>{row['n_train']}</td>"]
+        cells += [f"<td>{row['n_validation']}</td>", f"<td>{row['n_test']}{few}</td>"]
+        cells += [f"<td>{number(row['test_lstar'], '.3f')}</td>"] * gaps
+        for table, marked in zip(tables, worst, strict=True):
+            cells += _client_cells(table[client], marked, widest, accuracy, gaps)
+        yield f"<tr>{''.join(cells)}</tr>"
+    yield "</tbody></table></div>"
+    cut = ""
+    if len(order) < len(first):
+        cut = f"The worst and the best {MOST // 2} of {len(first)} clients. "
+    yield f'<p class="note">{escape(cut + _definitions(accuracy, gaps))}</p>'
+
+
+def _client_cells(
+    row: Row, marked: Marked, widest: float, accuracy: bool, gaps: bool
+) -> Iterator[str]:
+    low, large = row["client"] in marked.low, row["client"] in marked.gap
+    if accuracy:
+        value = 100 * row["test_accuracy"]
+        bar = "" if math.isnan(value) else f'<i class="acc" style="width:{value:.0f}%"></i>'
+        yield _barred(number(value, ".1f"), bar, low)
+    yield f"<td{_class('worst', low and not accuracy)}>{number(row['test_loss'], '.3f')}</td>"
+    if gaps:
+        gap = row["test_gap"]
+        yield _barred(number(gap, "+.3f"), "" if math.isnan(gap) else _gap_bar(gap / widest), large)
+
+
+def _barred(text: str, bar: str, worst: bool) -> str:
+    return f'<td{_class("worst", worst)}>{text}<span class="track">{bar}</span></td>'
+
+
+def _gap_bar(share: float) -> str:
+    """Return a bar from the middle: to the left where the client gains, to the right where not."""
+    width = 50 * min(abs(share), 1)
+    left, kind = (50 - width, "gain") if share < 0 else (50, "pay")
+    return f'<i class="{kind}" style="left:{left:.0f}%;width:{width:.0f}%"></i>'
+
+
+def _widest(frames: Frames) -> float:
+    sizes = [float(frame.by_client["test_gap"].abs().max()) for frame in frames.values()]
+    return max(1e-12, *sizes)
+
+
+def _definitions(accuracy: bool, gaps: bool) -> str:
+    what = "accuracy" if accuracy else "loss"
+    told = f"Red: the worst tenth by {what}. ?: fewer than {FEW} test examples."
+    if gaps:
+        told += (
+            " L*: best loss the client reaches alone. Gap: loss minus L*; negative (to the left) "
+            "where the client gains from joining; red: the largest."
+        )
+    return told
+
+
+def _settings(settings: Mapping[str, Any], comparing: bool) -> Iterator[str]:
+    yield "<details><summary>Everything needed to run it again</summary>"
+    yield '<div class="wide"><table><tbody>'
+    for name, value in _flat(settings):
+        if not (comparing and name in ("algorithm", "record.written_as")):
+            yield f'<tr><td>{escape(name)}</td><td class="text">{escape(str(value))}</td></tr>'
+    yield "</tbody></table></div></details>"
+
+
+def _flat(settings: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{under}{name}.")
+        elif isinstance(value, list | tuple):
+            yield f"{under}{name}", " ".join(str(item) for item in value)
+        else:
+            yield f"{under}{name}", "none" if value is None else value
+
+
+def _class(name: str, given: bool) -> str:
+    return f' class="{name}"' if given else ""

@@ -1,0 +1,120 @@
+"""Which numbers a report shows, how they are written, and which of them are marked.
+
+The tables in the terminal and on the page are two ways to draw what is decided here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from fedparity.metrics import SUMMARIES, ClientFrame
+
+FEW = 25
+"""Test examples under which the standard error of an accuracy may exceed ten points."""
+COLUMNS = {
+    "mean_accuracy": "mean\nacc %",
+    "worst_accuracy": "worst\nclient",
+    "worst10_accuracy": "worst\n10 %",
+    "accuracy_variance": "acc\nvar",
+    "mean_loss": "mean\nloss",
+    "worst_loss": "worst\nloss",
+    "gap_variance": "gap\nvar",
+    "max_gap": "max\ngap",
+    "min_gap": "min\ngap",
+    "gain_share": "gain by\njoining",
+}
+"""The summaries that reports show, with their headings."""
+
+Frames = Mapping[str, ClientFrame]
+Row = Mapping[Hashable, Any]
+"""What a frame tells of one client."""
+
+
+class Cell(NamedTuple):
+    """A number as it is written, and whether it is the best of its column."""
+
+    text: str
+    best: bool
+
+
+class Marked(NamedTuple):
+    """Names of the clients to mark."""
+
+    low: set[str]
+    """The worst tenth by accuracy, or by loss where there is none."""
+    gap: set[str]
+    """The one with the largest loss gap."""
+
+
+def summaries(frames: Frames) -> pd.DataFrame:
+    """Return one row an algorithm: accuracies or else losses, and gaps where there are any."""
+    hidden = {"mean_loss", "worst_loss"} if has_accuracy(frames) else set()
+    if not has_gaps(frames):
+        hidden |= {"gap_variance", "max_gap", "min_gap", "gain_share"}
+    table = pd.DataFrame({name: frame.summary() for name, frame in frames.items()}).T
+    return table[[name for name in COLUMNS if name in table and name not in hidden]]
+
+
+def cell(column: pd.Series[float], name: Hashable) -> Cell:
+    """Return one number of a column of :func:`summaries`."""
+    value, what = column.to_dict()[name], str(column.name)
+    best = column.max() if SUMMARIES[what].better == "higher" else column.min()
+    form = ".0%" if what == "gain_share" else ".1f" if "accuracy" in what else ".3f"
+    return Cell(number(value, form), bool(value == best) and column.nunique() > 1)
+
+
+def definitions(table: pd.DataFrame) -> str:
+    """Return what the columns of :func:`summaries` mean."""
+    told = (f"{heading(column)}: {SUMMARIES[column].definition}" for column in table.columns)
+    return f"On test examples. {'; '.join(told)}."
+
+
+def heading(column: str) -> str:
+    """Return the heading of a summary in one line."""
+    return COLUMNS[column].replace("\n", " ")
+
+
+def marked(frame: ClientFrame) -> Marked:
+    """Return the clients of a run to mark."""
+    tested = int((frame.by_client["n_test"] > 0).sum())
+    low = frame.worst(max(1, math.floor(tested / 10 + 1e-9)))["client"]
+    gap = frame.worst(1, by="gap")["client"] if has_gaps({"": frame}) else ()
+    return Marked(set(low), set(gap))
+
+
+def by_name(frame: ClientFrame) -> dict[str, Row]:
+    """Return the rows of the clients by their names."""
+    return {str(row["client"]): row for row in frame.by_client.to_dict("records")}
+
+
+def chosen(frame: ClientFrame, many: int, worst: int, best: int) -> list[str]:
+    """Return all clients, or of more than ``many`` the worst and the best, the worst first."""
+    names = [str(name) for name in frame.by_client["client"]]
+    if len(names) <= many:
+        return names
+    order = [str(name) for name in frame.worst(len(names))["client"]]
+    return [*order[:worst], *order[-best:]]
+
+
+def has_accuracy(frames: Frames) -> bool:
+    """Tell whether all runs have accuracies."""
+    return all("test_accuracy" in frame.by_client for frame in frames.values())
+
+
+def has_gaps(frames: Frames) -> bool:
+    """Tell whether in all runs some client has a loss gap."""
+    tables = [frame.by_client for frame in frames.values()]
+    return all("test_gap" in table and bool(table["test_gap"].notna().any()) for table in tables)
+
+
+def number(value: float, form: str) -> str:
+    """Return a number in this format, a dash where there is none.
+
+    >>> number(0.12345, ".3f"), number(float("nan"), ".3f")
+    ('0.123', '-')
+    """
+    return "-" if math.isnan(value) else format(value, form)

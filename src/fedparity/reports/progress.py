@@ -1,0 +1,84 @@
+"""How a run goes: a bar on a terminal, a plain line every tenth of the way elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+PATIENCE = 2.0
+"""Seconds that a run may take before plain lines tell of it."""
+
+
+class Bar:
+    """A live bar for each stage of a run; implements :class:`fedparity.core.run.Watcher`."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[note]}", style="dim"),
+            console=console or Console(stderr=True),
+        )
+        self.task: TaskID | None = None
+
+    def stage(self, text: str, total: int) -> None:
+        """Begin a bar in place of that of the stage before."""
+        if self.task is not None:
+            self.progress.remove_task(self.task)
+        self.progress.start()
+        self.task = self.progress.add_task(escape(text), total=total, note="")
+
+    def advance(self, done: int, note: str = "") -> None:
+        """Move the bar; the last note stays until there is a new one."""
+        if self.task is None:
+            return
+        if note:
+            self.progress.update(self.task, completed=done, note=escape(note))
+        else:
+            self.progress.update(self.task, completed=done)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self.progress.stop()
+
+
+class Lines:
+    """Plain lines for logs: one about every tenth of a stage, none for short runs."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.began = time.monotonic()
+        self.text, self.total, self.told = "", 1, 0
+
+    def stage(self, text: str, total: int) -> None:
+        """Begin a stage."""
+        self.text, self.total, self.told = text, max(total, 1), 0
+
+    def advance(self, done: int, note: str = "") -> None:
+        """Print a line when another tenth is done."""
+        tenth = 10 * done // self.total
+        if tenth > self.told and time.monotonic() - self.began >= PATIENCE:
+            line = f"{self.text}: {done}/{self.total}{', ' * bool(note)}{note}"
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.told = max(tenth, self.told)
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+
+def watcher() -> Bar | Lines:
+    """Return a bar where standard error is a terminal, else plain lines."""
+    return Bar() if sys.stderr.isatty() else Lines()

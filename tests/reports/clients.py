@@ -1,0 +1,31 @@
+"""Client frames written by hand, for the tests of reports."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from fedparity.metrics import ClientFrame
+
+
+def frame(
+    accuracy: list[float] | None = None,
+    loss: list[float] | None = None,
+    lstar: list[float] | None = None,
+    *,
+    n_test: list[int] | None = None,
+    names: list[str] | None = None,
+) -> ClientFrame:
+    """Return a frame of as many clients as there are numbers, with 100 test examples each."""
+    count = len(accuracy or loss or [])
+    columns: dict[str, object] = {
+        "client": names or [f"client-{k}" for k in range(count)],
+        "n_train": [50] * count,
+        "n_validation": [10] * count,
+        "n_test": n_test or [100] * count,
+        "test_loss": loss or [0.5] * count,
+    }
+    if accuracy is not None:
+        columns["test_accuracy"] = accuracy
+    if lstar is not None:
+        columns["test_lstar"] = lstar
+    return ClientFrame(pd.DataFrame(columns))

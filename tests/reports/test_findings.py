@@ -1,0 +1,44 @@
+"""The sentences of a report."""
+
+from __future__ import annotations
+
+from clients import frame
+
+from fedparity.reports.findings import headlines, levelling
+
+EQUAL = [1.0, 1.0, 1.0]
+
+
+def gapped(*gaps: float):
+    """Return three clients with these loss gaps over an optimum of 1."""
+    return frame(None, [1 + gap for gap in gaps], EQUAL)
+
+
+def test_the_headline_counts_who_gains_and_names_who_pays_most():
+    told = headlines(frame([0.9, 0.7], [0.3, 0.8], [0.4, 0.2]))
+    assert told[0].startswith("1 of 2 clients gain from joining")
+    assert told[1] == (
+        "client-1 pays most: its loss is 0.600 above the best it reaches alone (0.200)."
+    )
+    assert told[2] == "The mean accuracy is 80.0 %; client-1 has the lowest, 70.0 %."
+
+
+def test_the_headline_says_when_nobody_gains():
+    assert headlines(gapped(0.1, 0.2, 0.3))[0].startswith("No client gains from joining")
+
+
+def test_who_only_harms_the_best_client_levels_down():
+    # baseline gaps 0, 1, 2; b moves the best client up and no other: closer, but nobody is helped
+    frames = {"fedavg": gapped(0, 1, 2), "b": gapped(0.5, 1, 2)}
+    told = levelling(frames, "fedavg")
+    assert told.startswith("Levelled down against fedavg: b (largest gap +0.000, smallest gap +0.5")
+
+
+def test_who_helps_the_worst_client_does_not_level_down():
+    frames = {"fedavg": gapped(0, 1, 2), "b": gapped(0.5, 1, 1.5)}
+    assert levelling(frames, "fedavg").startswith("No algorithm levelled down against fedavg")
+
+
+def test_levelling_down_needs_gaps():
+    frames = {"fedavg": frame([0.9, 0.7]), "b": frame([0.8, 0.8])}
+    assert levelling(frames, "fedavg").startswith("Levelling down cannot be judged")

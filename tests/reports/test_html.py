@@ -1,0 +1,105 @@
+"""The page of a run."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import fedparity as fp
+from fedparity.core.rundir import RunDir
+from fedparity.reports.html import page
+from fedparity.reports.svg import Line, chart, ticks
+
+VOID = {"meta", "br", "line"}
+
+
+class Tags(HTMLParser):
+    """Collects tags and text, and checks that every element is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.words: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def federation(names: list[str]) -> fp.Federation:
+    rng = np.random.default_rng(0)
+    n = 20 * len(names)
+    return fp.Federation.from_arrays(
+        rng.normal(size=(n, 3)), np.arange(n) % 2, np.repeat(names, 20)
+    )
+
+
+@pytest.fixture(scope="module")
+def result() -> fp.Result:
+    solver = fp.Solver(lr=0.1, steps=1)
+    return fp.Experiment(federation(["a", "b", "c"]), "linear", rounds=3, solver=solver).run()
+
+
+def test_a_page_is_whole_and_needs_nothing_else(result):
+    text = page({"fedavg": result})
+    tags = Tags(text)
+    assert {"h1", "table", "svg", "polyline", "style"} <= tags.seen
+    assert not {"script", "link", "img", "iframe"} & tags.seen
+    assert "http" not in text
+    assert len(text) < 30_000
+
+
+def test_a_page_shows_every_client_and_its_settings(result):
+    words = Tags(page({"fedavg": result})).words
+    assert {"a", "b", "c", "solver.lr", "0.1", "record.federation"} <= set(words)
+
+
+def test_names_are_data_and_not_markup():
+    evil = "<script>alert(1)</script>"
+    solver = fp.Solver(lr=0.1, steps=1)
+    made = fp.Experiment(federation([evil, "b"]), "linear", rounds=1, solver=solver).run()
+    tags = Tags(page({evil: made}))
+    assert "script" not in tags.seen
+    assert evil in tags.words
+
+
+def test_several_runs_stand_beside_each_other(result):
+    words = Tags(page({"one": result, "two": result}, "one")).words
+    assert any(word.startswith("No algorithm levelled down against one") for word in words)
+    assert words.count("one") >= 3  # in the summary, the legend and above its columns
+
+
+def test_a_run_leaves_its_report_in_the_directory(tmp_path):
+    solver = fp.Solver(lr=0.1, steps=1)
+    made = fp.Experiment(federation(["a", "b"]), "linear", rounds=1, solver=solver)
+    made.run(out=tmp_path / "run")
+    Tags(RunDir(tmp_path / "run").report.read_text(encoding="utf-8"))
+
+
+def test_a_chart_without_a_number_is_left_out():
+    assert chart([Line([0, 1], [float("nan")] * 2, "#000")], "round", "loss") == ""
+
+
+def test_a_chart_of_one_point_can_be_drawn():
+    assert "polyline" in chart([Line([0], [0.5], "#000")], "round", "loss")
+
+
+def test_ticks_are_round_numbers_that_cover_the_range():
+    assert ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert ticks(3, 97) == [0, 20, 40, 60, 80, 100]
+    assert ticks(5, 5) == [5]
