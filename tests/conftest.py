@@ -1,0 +1,47 @@
+"""What all tests share: a cache of their own, small federations, and the folder of real data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+import fedparity as fp
+from fedparity.testing import unlike_clients
+
+settings.register_profile("steady", deadline=None, derandomize=True, database=None)
+settings.load_profile("steady")
+torch.set_num_threads(1)  # tensors of a few numbers: a second thread only waits
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep L* in a folder of this session: no test sees what was computed elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDPARITY_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """Return the folder of the real datasets, or skip."""
+    folder = os.environ.get("FEDPARITY_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("the real datasets are absent: set FEDPARITY_DATA to their folder")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def unlike() -> fp.Federation:
+    """Four clients of 9, 4, 1 and 6 training examples, in float64."""
+    return unlike_clients()
+
+
+@pytest.fixture(scope="session")
+def alike() -> fp.Federation:
+    """Four clients of 8 training examples each, in float64."""
+    return unlike_clients((8, 8, 8, 8))

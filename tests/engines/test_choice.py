@@ -1,0 +1,80 @@
+"""The choice of an engine: a fixed rule, said with its reason."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from nets import Branching, Recurrent, dropping, normed, rarely_dropping
+
+import fedparity as fp
+from fedparity.core.experiment import Experiment
+from fedparity.errors import InputError
+from fedparity.testing import unlike_clients
+
+
+def experiment(federation, model="linear", **more) -> Experiment:
+    return Experiment(federation, model, lstar="none", rounds=2, **more)
+
+
+def test_small_models_are_stacked(unlike):
+    choice = experiment(unlike).choice
+    assert choice.name == "vmap"
+    assert "4 clients of 12 parameters" in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"model": dropping}, "random numbers"),
+        ({"model": rarely_dropping}, "random numbers"),
+        ({"model": Branching}, "cannot stack the model"),
+        ({"model": Recurrent}, "cannot stack the model"),
+        ({"model": "mlp(hidden=900)"}, "fills a core"),
+        ({"cohort": 1}, "one client a round"),
+    ],
+)
+def test_what_cannot_or_should_not_be_stacked_takes_the_loop(unlike, more, reason):
+    made = experiment(unlike, **more)
+    assert made.choice.name == "loop"
+    assert reason in made.choice.reason
+    made.run()
+
+
+def test_statistics_of_padded_batches_take_the_loop():
+    made = experiment(unlike_clients((6, 5)), normed)
+    assert made.choice.name == "loop"
+    assert "BatchNorm" in made.choice.reason
+    made.run()
+
+
+def test_full_batches_of_very_unlike_sizes_take_the_loop():
+    far_apart = unlike_clients((600, 5, 5, 5))
+    assert experiment(far_apart).choice.name == "loop"
+    assert experiment(far_apart, solver=fp.Solver(batch=5)).choice.name == "vmap"
+
+
+@pytest.mark.parametrize("model", [dropping, rarely_dropping, normed, Branching, Recurrent])
+def test_vmap_asked_for_by_name_is_refused_before_anything_is_written(unlike, tmp_path, model):
+    with pytest.raises(InputError, match="engine 'vmap' cannot run this"):
+        experiment(unlike, model, engine="vmap").run(out=tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_choice_is_recorded(unlike, tmp_path):
+    experiment(unlike).run(out=tmp_path / "run")
+    settings = fp.Result.load(tmp_path / "run").settings
+    assert settings["engine"] == "vmap"
+    assert "4 clients" in settings["record"]["engine_reason"]
+
+
+def test_looking_at_a_model_leaves_it_and_the_generator_alone(unlike):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    made = experiment(unlike, dropping)
+    assert torch.equal(torch.get_rng_state(), before)
+    fresh = made.task.build((3,), 3, fp.core.seeds.seed_for(0, "model"), torch.float32)
+    for mine, theirs in zip(made.setup.module.parameters(), fresh.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    stats = experiment(unlike, normed).setup.module[1]
+    assert float(stats.running_mean.abs().sum()) == 0
+    assert int(stats.num_batches_tracked) == 0

@@ -1,0 +1,114 @@
+"""The contract, over all parts of the table and their variants: a new part needs no new line."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from scripted import small_net
+
+import fedparity as fp
+from fedparity.errors import InputError
+from fedparity.parts import PARTS
+from fedparity.testing import CHECKS, Trial, unlike_clients
+from fedparity.testing.checks import check_engines, check_finite, check_replies, check_resume
+
+VARIANTS: dict[str, list[dict[str, object]]] = {
+    "afl": [{"order": "weights_first"}, {"eta": 1.0, "initial": "size"}],
+    "eagle": [
+        {"weights": "fresh", "lam": 0.1},
+        {"normalise": "none", "clip_min": 0.0},
+        {"normalise": "l2_unit", "max_ratio": 2.0, "weights": "fresh"},
+    ],
+    "momentum": [{"beta": 0.5, "dampening": 0.5}],
+    "prox": [{"mu": 5.0}],
+    "qffl": [{"q": 5.0}, {"q": 0.1, "static_step": True, "by_size": True}],
+    "fedeba_plus": [{"theta": 90.0}, {"theta": 30.0}],
+    "scaffold": [{"option": 1}],
+    "pgvc": [{"mode": "penalty", "layers": 1}],
+    "varp": [{"scaled": True}],
+}
+"""Settings besides the defaults that take another way through a part."""
+
+EXAMPLES = [
+    pytest.param(PARTS[name](**settings), id=f"{name}-{number}")
+    for name in PARTS
+    for number, settings in enumerate([{}, *VARIANTS.get(name, [])])
+]
+
+
+@pytest.fixture(scope="module")
+def trial() -> Trial:
+    return Trial()
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+@pytest.mark.parametrize("part", EXAMPLES)
+def test_the_part_keeps_the_contract(part, check, trial):
+    check(part, trial)
+
+
+def test_variants_are_of_parts_in_the_table():
+    assert set(VARIANTS) <= set(PARTS)
+
+
+EPOCHS = Trial(
+    federation=unlike_clients((5, 3, 8)),
+    solver=fp.Solver(lr=0.1, epochs=1, batch=3),
+    rounds=2,
+)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_engines_agree_where_clients_take_unlike_numbers_of_steps(name):
+    check_engines(PARTS[name](), EPOCHS)
+
+
+PAIRS = list(permutations(["afl", "eagle", "local", "momentum", "prox", "qffl"], 2))
+
+
+def composed(pair: tuple[str, str], engine: str, federation: fp.Federation) -> fp.Experiment:
+    return fp.Experiment(
+        federation,
+        small_net,
+        "+".join(pair),
+        rounds=2,
+        solver=fp.Solver(lr=0.1, steps=2, batch=4),
+        dtype="float64",
+        engine=engine,
+        lstar="best_validation(rounds=1)",
+    )
+
+
+def refusal(pair: tuple[str, str], federation: fp.Federation) -> str:
+    try:
+        composed(pair, "loop", federation)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.filterwarnings("ignore:eagle")
+@pytest.mark.parametrize("pair", PAIRS, ids="+".join)
+def test_a_pair_of_parts_runs_alike_on_both_engines_or_is_refused_by_name(pair, unlike):
+    if refused := refusal(pair, unlike):
+        assert all(f"'{name}'" in refused for name in pair)
+        return
+    loop, vmap = (
+        composed(pair, engine, unlike).run().clients.select_dtypes("float").to_numpy()
+        for engine in ("loop", "vmap")
+    )
+    assert loop == pytest.approx(vmap, rel=1e-11, abs=1e-13, nan_ok=True)
+
+
+def test_weighting_by_loss_refuses_a_second_weighting():
+    for pair in permutations(["afl", "eagle", "qffl"], 2):
+        with pytest.raises(InputError, match="would overwrite the weights"):
+            fp.algorithm("+".join(pair))
+
+
+def test_the_contract_holds_for_a_federation_of_one_client():
+    alone = Trial(federation=unlike_clients((5,)), rounds=2)
+    for name in ("afl", "eagle", "local", "momentum", "prox", "qffl"):
+        for check in (check_engines, check_finite, check_resume, check_replies):
+            check(PARTS[name](), alone)
