@@ -270,9 +270,10 @@ def table(rows: dict[str, list[dict[str, float]]]) -> str:
         cells = []
         for name in names:
             values = frame[name].dropna()
-            spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
+            digits = 4 if values.abs().max() < 1 else 2
+            spread = f" ± {values.std(ddof=1):.{digits}f}" if len(values) > 1 else ""
             missing = f" ({len(values)} of {len(frame)})" if len(values) < len(frame) else ""
-            cells.append(f"{values.mean():.2f}{spread}{missing}" if len(values) else "never")
+            cells.append(f"{values.mean():.{digits}f}{spread}{missing}" if len(values) else "never")
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
