@@ -13,7 +13,7 @@ from torch import Tensor
 from fedparity.core.solver import Solver
 from fedparity.errors import InputError
 from fedparity.parts import FedEBA, FedEBAPlus, PracFedEBAPlus
-from fedparity.parts.fedeba import angle
+from fedparity.parts.fedeba_plus import angle
 
 POST = (0.4, 1.5, 0.3)
 LOSSES = torch.tensor(PRE, dtype=torch.float64)

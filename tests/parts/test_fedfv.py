@@ -154,12 +154,12 @@ def test_the_step_has_the_length_of_the_plain_mean():
 
 
 def schedule(rounds: int, seed: int):
-    """Cohorts of three of seven clients with updates and losses; some rounds nobody answers."""
+    """Cohorts of five of eight clients with updates and losses; some rounds nobody answers."""
     rng = np.random.Generator(np.random.Philox(seed))
     for t in range(rounds):
-        clients = np.sort(rng.choice(7, 3, replace=False)).tolist()
-        updates = torch.from_numpy(rng.standard_normal((3, 5)))
-        losses = rng.random(3).round(1).tolist()  # ties happen
+        clients = np.sort(rng.choice(8, 5, replace=False)).tolist()
+        updates = torch.from_numpy(rng.standard_normal((5, 4)))
+        losses = rng.random(5).round(1).tolist()  # ties happen
         yield t, [] if t in (4, 9) else clients, updates, losses
 
 
@@ -171,8 +171,8 @@ def schedule(rounds: int, seed: int):
 )
 def test_fast_form_agrees_with_the_literal_one(tau, window, order, alpha):
     part = FedFV(alpha=alpha, tau=tau, window=window, order=order)
-    script = Script([part], torch.zeros(5).double(), n=[1] * 7, cohort=3, seed=11)
-    literal, x = Literal(part, seed=11), torch.zeros(5).double()
+    script = Script([part], torch.zeros(4).double(), n=[1] * 8, cohort=5, seed=11)
+    literal, x = Literal(part, seed=11), torch.zeros(4).double()
     for t, clients, updates, losses in schedule(16, seed=tau):
         if not clients:
             script.play(updates[:0], clients, loss=[])
@@ -210,10 +210,10 @@ def test_window_of_the_code_with_tau_1_ignores_absent_clients():
 
 @pytest.mark.parametrize("tau", [1, 3])
 def test_memory_is_tau_rounds_of_a_cohort(tau):
-    script = Script([FedFV(tau=tau)], torch.zeros(5).double(), n=[1] * 7, cohort=3)
+    script = Script([FedFV(tau=tau)], torch.zeros(4).double(), n=[1] * 8, cohort=5)
     for _, clients, updates, losses in schedule(4, seed=0):
         script.play(-updates, clients, loss=losses)
-    assert script.state("fedfv")["updates"].shape == (tau, 3, 5)
+    assert script.state("fedfv")["updates"].shape == (tau, 5, 4)
     assert sorted(script.state("fedfv")["when"].tolist()) == list(range(4 - tau, 4))
 
 

@@ -77,7 +77,8 @@ def test_proximal_term_keeps_the_plain_number_of_effective_steps():
 
 
 def test_coefficients_follow_the_decayed_learning_rate():
-    made = Script([Prox(mu=2.0), Nova()], lr=0.05)  # the round's, not the solver's 0.1
+    solver = Solver(lr=0.1, decay=0.5)  # 0.05 in the second round
+    made = Script([Prox(mu=2.0), Nova()], lr=0.05, solver=solver)
     p, reach = vector(0.5, 0.25, 0.25), coefficients(vector(5, 10, 2), 0.0, 0.05 * 2.0)
     wanted = vector(1, 2) + 5.5 * (p / reach) @ FIXTURE
     torch.testing.assert_close(made.play(FIXTURE, steps=[5, 10, 2]), wanted)

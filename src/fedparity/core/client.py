@@ -178,8 +178,8 @@ def _tree(lane: Lane, down: Down, state: Named, facts: dict[str, Tensor]) -> Tre
         "each": each,
         "state": state,
         "facts": facts,
-        "n": lane.n,
-        "steps": lane.steps,
+        "n": lane.n.to(down.x.dtype),
+        "steps": lane.steps.to(down.x.dtype),
         "seed": lane.seed,
     }
 

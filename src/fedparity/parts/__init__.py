@@ -7,13 +7,15 @@ from fedparity.parts.adaptive import Adaptive
 from fedparity.parts.afl import AFL
 from fedparity.parts.bn import BN
 from fedparity.parts.eagle import Eagle
-from fedparity.parts.fedeba import FedEBA, FedEBAPlus, PracFedEBAPlus
+from fedparity.parts.fedeba import FedEBA
+from fedparity.parts.fedeba_plus import FedEBAPlus
 from fedparity.parts.fedfv import FedFV
 from fedparity.parts.local import Local
 from fedparity.parts.lsr import LSR
 from fedparity.parts.momentum import Momentum
 from fedparity.parts.nova import Nova
 from fedparity.parts.pgvc import PGVC
+from fedparity.parts.prac_fedeba_plus import PracFedEBAPlus
 from fedparity.parts.prox import Prox
 from fedparity.parts.qffl import QFFL
 from fedparity.parts.scaffold import PVR, Scaffold

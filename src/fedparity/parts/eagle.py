@@ -57,7 +57,8 @@ class Eagle(Part):
     Sent down: one float, the weight; sent up: one float, the gap. The server learns each client's
     gap on its validation split, never the loss or :math:`L^*` by themselves. With partial
     participation (the paper asks all clients) the last known gaps of absent clients count, and K
-    is the number of clients whose gap is known; a client is weighted 1 until its gap is known.
+    is the number of clients whose gap is known; until then a client's weight is that of equal
+    gaps.
 
     Examples
     --------
@@ -112,9 +113,10 @@ class Eagle(Part):
             gaps = gaps.index_copy(0, ctx.clients, probe["gap"].double())
         known = ~gaps.isnan()
         lam = self._ascended(s["lam"], gaps[known])
-        weights = torch.ones_like(gaps)
-        weights[known] = self.raw_weights(gaps[known], float(lam))
-        weights = self._normalised(self._bounded(weights), known)
+        weights = self._normalised(torch.ones_like(gaps))
+        if bool(known.any()):
+            bounded = self._bounded(self.raw_weights(gaps[known], float(lam)))
+            weights[known] = self._normalised(bounded)
         mine = weights[ctx.clients].to(ctx.x.dtype)
         return Plan(each={"weight": mine}, state={"gaps": gaps, "lam": lam})
 
@@ -159,14 +161,12 @@ class Eagle(Part):
         high = torch.inf if self.max_ratio is None else self.max_ratio
         return v.clamp(low, high)
 
-    def _normalised(self, v: Tensor, known: Tensor) -> Tensor:
-        """Normalise over the clients whose gap is known; over all before any is."""
-        if self.normalise == "none":
+    def _normalised(self, v: Tensor) -> Tensor:
+        norm = v.norm()
+        if self.normalise == "none" or float(norm) == 0:
             return v
-        among = v[known] if bool(known.any()) else v
-        norm = among.norm()
-        target = 1.0 if self.normalise == "l2_unit" else len(among) ** 0.5
-        return v * (target / norm) if float(norm) > 0 else v
+        target = 1.0 if self.normalise == "l2_unit" else math.sqrt(len(v))
+        return v * (target / norm)
 
 
 def _variance(gaps: Tensor) -> float:

@@ -97,8 +97,7 @@ class Scaffold(Part):
             new = c.grad[start:]
         else:
             moved = (c.anchor - c.end)[start:]
-            # Not moved / (steps * lr): an integer tensor times a number would be float32.
-            new = c.state["c"] - c.down["c"] + moved / c.steps / c.lr
+            new = c.state["c"] - c.down["c"] + moved / (c.steps * c.lr)
         return Finish(delta, {"dc": new - c.state["c"]}, {"c": new})
 
     def step(

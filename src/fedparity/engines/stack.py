@@ -1,0 +1,258 @@
+"""A lane of several clients: one more dimension of every tensor.
+
+Only the model's forward pass and the parts' hooks are lifted with ``torch.func.vmap``. The backward
+pass is ordinary autograd on the stack: clients are independent, so the gradient of the sum of their
+losses holds every client's gradient in its own row. The task's loss is an example's own affair and
+is computed on all examples of the chunk at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from fedparity.core import client as client_side
+from fedparity.core.client import Down, Lane, Tree
+from fedparity.core.part import Fact
+from fedparity.core.seeds import as_tensor
+from fedparity.data import Split
+from fedparity.engines.evaluation import block_rows
+from fedparity.engines.setup import Ids, Setup
+from fedparity.errors import InputError
+
+
+class Stack(Lane):
+    """A lane of several clients, padded to the largest."""
+
+    def __init__(self, setup: Setup, down: Down, clients: Ids, facts: dict[str, Tensor]) -> None:
+        self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
+        self.setup, self.clients, self._facts = setup, clients, facts
+        self.data = setup.federation.train
+        sizes = self.data.sizes[clients]
+        lengths = setup.lengths(clients)
+        self.longest = int(lengths.max())
+        self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
+        self.seed = as_tensor(setup.seeds(down, clients, "client"))
+        self._uneven = bool((lengths != self.longest).any())
+        self._full: tuple[Tensor, Tensor, Tensor | None] | None = None
+        self._buffers = torch.zeros(len(clients), 0)
+        if down.phase != "train":
+            return
+        plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
+        if plan is None:
+            self._full = padded(self.data, clients)
+            partial = self._full[2] is not None
+        else:
+            rows = plan.index + self.data.offsets[clients][:, None, None]
+            self._rows = torch.from_numpy(rows)
+            self._mask = None if plan.mask.all() else torch.from_numpy(plan.mask)
+            # A client that has finished its steps has an empty row, and keeps its buffers.
+            partial = bool((plan.mask.any(-1) & ~plan.mask.all(-1)).any())
+        if self.layout.buffers and partial:
+            raise InputError(
+                "engine 'vmap' cannot pad batches of a model with BatchNorm statistics: "
+                "use engine 'loop', or a batch that divides every client's examples"
+            )
+
+    def spread(self, x: Tensor) -> Tensor:
+        return x.expand(len(self.clients), -1)
+
+    def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return vmap(function)
+
+    def running(self, step: int) -> Tensor | None:
+        return (self.steps > step)[:, None] if self._uneven else None
+
+    def begin(self, buffers: Tensor) -> None:
+        self._buffers = buffers.expand(len(self.clients), -1)
+        self.setup.module.train()
+
+    def end(self) -> Tensor:
+        return self._buffers
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return inputs, targets ``[m, B, ...]`` and the mask of real examples."""
+        if self._full is not None:
+            return self._full
+        rows = self._rows[:, step]
+        mask = None if self._mask is None else self._mask[:, step]
+        return self.data.x[rows], self.data.y[rows], mask
+
+    def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
+        inputs, target, mask = self.batch(step)
+        cut = self._cut()
+        head = y[:, :cut].detach().requires_grad_()
+        tail = y[:, cut:].detach().requires_grad_()
+        output, after = vmap(self._forward)(head, tail, self._buffers, inputs)
+        losses = self._losses(output, target)
+        if self.algorithm.having("loss"):
+            losses = vmap(self._hooked(step, down))(
+                tree, head, tail, self._buffers, losses, output, target, inputs
+            )
+        second = y[:, :0]
+        if self.algorithm.having("second"):
+            objective = vmap(lambda tree, each: self._second(tree, down, each))(tree, losses)
+            second = torch.zeros_like(y)
+            if cut < self.layout.size:
+                (found,) = torch.autograd.grad(mean(objective, mask).sum(), tail, retain_graph=True)
+                second[:, cut:] = found
+        total = mean(losses, mask).sum()
+        wanted = [v for v in (head, tail) if v.shape[1]]
+        grads = torch.autograd.grad(total, wanted)
+        if after.shape[1]:
+            running = self.running(step)
+            kept = self._buffers
+            self._buffers = after if running is None else torch.where(running, after, kept)
+        return (grads[0] if len(grads) == 1 else torch.cat(grads, 1)), second
+
+    def _cut(self) -> int:
+        parts = self.algorithm.having("second")
+        return parts[0].second_from(self.layout) if parts else 0
+
+    def _forward(
+        self, head: Tensor, tail: Tensor, buffers: Tensor, inputs: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        parameters = self.layout.halves(head, tail)
+        if not self.layout.buffers:
+            return functional_call(self.setup.module, parameters, (inputs,)), buffers
+        own = self.layout.buffer_tensors(buffers)
+        output = functional_call(self.setup.module, {**parameters, **own}, (inputs,))
+        return output, self.layout.pack_buffers(own, buffers)
+
+    def _hooked(self, step: int, down: Down) -> Callable[..., Tensor]:
+        def hooked(
+            tree: Tree,
+            head: Tensor,
+            tail: Tensor,
+            buffers: Tensor,
+            losses: Tensor,
+            output: Tensor,
+            target: Tensor,
+            inputs: Tensor,
+        ) -> Tensor:
+            def predict(other: Tensor) -> Tensor:
+                return self._forward(head, tail, buffers, other)[0]
+
+            for part, c in client_side.views(
+                self,
+                "loss",
+                tree,
+                down,
+                inputs=inputs,
+                predict=predict,
+                augment=self.setup.task.augment,
+            ):
+                c.step = step
+                losses = part.loss(losses, output, target, c)
+            return losses
+
+        return hooked
+
+    def _second(self, tree: Tree, down: Down, losses: Tensor) -> Tensor:
+        part, c = client_side.views(self, "second", tree, down)[0]
+        return part.second(losses, c)
+
+    def _losses(self, output: Tensor, target: Tensor) -> Tensor:
+        flat = self.setup.task.losses(output.flatten(0, 1), target.flatten(0, 1))
+        return flat.view(target.shape[:2])
+
+    def facts(self, x: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+        found = dict(self._facts)
+        if "grad" in reads:
+            found["grad"] = self._full_gradient(x, buffers)
+        return found
+
+    def _full_gradient(self, x: Tensor, buffers: Tensor) -> Tensor:
+        self.setup.module.eval()
+        y = self.spread(x).detach().requires_grad_()
+        total = torch.zeros(len(self.clients), self.layout.size, dtype=x.dtype)
+        for inputs, target, mask in padded_blocks(self.data, self.clients):
+            output = vmap(self._still)(y, buffers.expand(len(self.clients), -1), inputs)
+            losses = self._losses(output, target)
+            kept = losses if mask is None else losses * mask
+            (g,) = torch.autograd.grad((kept.sum(1) / self.n).sum(), y)
+            total += g
+        return total
+
+    def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
+        sums = self.own_sums("train", y, buffers, judged=True)["loss"]
+        return (sums / self.n).to(y.dtype)
+
+    @torch.no_grad()
+    def own_sums(
+        self, split: str, y: Tensor, buffers: Tensor, judged: bool = False
+    ) -> dict[str, Tensor]:
+        """Return sums over each client's examples at its own parameters, in float64."""
+        self.setup.module.eval()
+        data: Split = getattr(self.setup.federation, split)
+        sums: dict[str, Tensor] = {}
+        for inputs, target, mask in padded_blocks(data, self.clients):
+            output = vmap(self._still)(y, buffers, inputs)
+            flat, wanted = output.flatten(0, 1), target.flatten(0, 1)
+            found = {"loss": self.setup.task.losses(flat, wanted)}
+            found |= self.setup.task.metrics(flat, wanted)
+            if judged and self.algorithm.having("judge"):
+                losses = found["loss"].view(target.shape[:2])
+                found["loss"] = vmap(self._judged)(y, buffers, inputs, losses, output, target)
+            for key, value in found.items():
+                each = value.view(target.shape[:2]).double()
+                kept = each if mask is None else torch.where(mask, each, 0.0)
+                sums[key] = sums.get(key, 0.0) + kept.sum(1)
+        return sums
+
+    def _judged(
+        self,
+        y: Tensor,
+        buffers: Tensor,
+        inputs: Tensor,
+        losses: Tensor,
+        output: Tensor,
+        target: Tensor,
+    ) -> Tensor:
+        def view(u: Tensor) -> Tensor:
+            return self._still(y, buffers, self.setup.task.augment(inputs, u))
+
+        return self.algorithm.judge(losses, output, target, view)
+
+    def _still(self, y: Tensor, buffers: Tensor, inputs: Tensor) -> Tensor:
+        """Return the model's output without touching its buffers."""
+        tensors = {**self.layout.parameters(y), **self.layout.buffer_tensors(buffers)}
+        output: Tensor = functional_call(self.setup.module, tensors, (inputs,))
+        return output
+
+
+def mean(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mean over real examples, ``[m, B] -> [m]``; 0 for a client with none."""
+    if mask is None:
+        return values.mean(1)
+    return torch.where(mask, values, 0.0).sum(1) / mask.sum(1).clamp_min(1)
+
+
+def padded(
+    data: Split, clients: Ids, start: int = 0, width: int | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return examples ``start .. start + width`` of every client, padded, with the mask."""
+    sizes = data.sizes[clients]
+    width = int(sizes.max()) if width is None else width
+    place = start + np.arange(width)
+    inside = place < sizes[:, None]
+    rows = torch.from_numpy(
+        data.offsets[clients][:, None] + np.minimum(place, np.maximum(sizes - 1, 0)[:, None])
+    ).clamp_max(len(data) - 1)
+    mask = None if inside.all() else torch.from_numpy(inside)
+    return data.x[rows], data.y[rows], mask
+
+
+def padded_blocks(data: Split, clients: Ids) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """Go through all examples of the clients in padded blocks of bounded size."""
+    longest = int(data.sizes[clients].max()) if len(data) else 0
+    if not longest:
+        return
+    width = max(1, min(longest, block_rows(data.x) // max(1, len(clients)) + 1))
+    for start in range(0, longest, width):
+        yield padded(data, clients, start, min(width, longest - start))
