@@ -162,8 +162,8 @@ class Eagle(Part):
         return v.clamp(low, high)
 
     def _normalised(self, v: Tensor) -> Tensor:
-        norm = v.norm()
-        if self.normalise == "none" or float(norm) == 0:
+        norm = float(v.norm())
+        if self.normalise == "none" or norm == 0:
             return v
         target = 1.0 if self.normalise == "l2_unit" else math.sqrt(len(v))
         return v * (target / norm)
