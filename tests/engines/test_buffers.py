@@ -10,6 +10,7 @@ import torch
 from nets import normed
 
 import fedparity as fp
+from fedparity.core.client import Down
 from fedparity.core.experiment import Experiment
 from fedparity.errors import InputError
 from fedparity.testing import Bench, unlike_clients
@@ -168,3 +169,32 @@ def test_vmap_refuses_to_pad_and_auto_takes_the_loop(unlike):
     chosen = Experiment(unlike, normed, solver=SOLVER, lstar="none").choice
     assert chosen.name == "loop"
     assert "BatchNorm" in chosen.reason
+
+
+@pytest.mark.parametrize("engine", ["loop", "vmap"])
+def test_a_loss_before_training_is_that_of_the_clients_own_normalisation(engine):
+    # FedBN clients start from their own BatchNorm layers; what they report is measured there.
+    bench = made(unlike_clients((8, 4, 12)), "bn+fedeba(signal=pre)", engine)
+    bench.advance()
+    everyone, setup = np.arange(3), bench.setup
+    states = bench.store.gather(everyone)
+    down = Down("evaluate", 1, 0.0, bench.server.x, bench.server.buffers)
+    own = bench.engine.personal(down, everyone, states)
+    loss = bench.engine.evaluate_own("train", everyone, own, states["buffers"]["b"])["loss"]
+    replies = bench.advance()
+    np.testing.assert_allclose(replies.reports["fedeba"]["loss"].numpy(), loss, rtol=1e-12)
+    shared = setup.layout.write(copy.deepcopy(setup.module), down.x, down.buffers).eval()
+    x, y = setup.federation.train.client(0)
+    elsewhere = setup.task.losses(shared(x), y).mean().detach()
+    assert abs(float(elsewhere) - loss[0]) > 1e-6
+
+
+def test_a_second_view_of_a_batch_leaves_no_trace_in_the_statistics():
+    federation = unlike_clients((8, 4, 12))
+    found = [made(federation, "lsr", engine) for engine in ("loop", "vmap")]
+    for bench in found:
+        bench.advance()
+    loop, vmap = (statistics(bench) for bench in found)
+    assert int(loop["1.num_batches_tracked"]) == 2  # one a step
+    for name, value in loop.items():
+        torch.testing.assert_close(value, vmap[name])

@@ -66,8 +66,8 @@ class Lane(Protocol):
     def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function of one client's tensors as a function of the lane's."""
 
-    def facts(self, x: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
-        """Measure what parts read at the received parameters."""
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+        """Measure what parts read where local training starts."""
 
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
         """Return the mean training loss at each client's own parameters."""
@@ -97,7 +97,7 @@ def _view(part: Part, lane: Lane, tree: Tree, down: Down, more: Mapping[str, obj
         down.lr,
         down.round,
         lane.layout,
-        anchor=down.x,
+        anchor=tree.get("anchor", down.x),
         down={**down.shared.get(part.name, {}), **tree["each"].get(part.name, {})},
         state=tree["state"].get(part.name, {}),
         n=tree["n"],
@@ -109,8 +109,8 @@ def _view(part: Part, lane: Lane, tree: Tree, down: Down, more: Mapping[str, obj
 
 
 def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
-    """Measure at the received parameters; nothing is trained and no state changes."""
-    tree = _tree(lane, down, state, lane.facts(down.x, buffers, lane.algorithm.probe_reads))
+    """Measure where training would start; nothing is trained and no state changes."""
+    tree, _ = _begin(lane, down, buffers, state, lane.algorithm.probe_reads)
 
     def measure(tree: Tree) -> Named:
         return {p.name: dict(p.measure(c)) for p, c in views(lane, "measure", tree, down)}
@@ -121,11 +121,8 @@ def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
 def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     """Run one client's part of a round: start, local steps, finish."""
     algorithm, solver = lane.algorithm, lane.solver
-    facts = lane.facts(down.x, buffers, algorithm.train_reads)
-    tree = _tree(lane, down, state, facts)
-    y = lane.spread(down.x)
-    if algorithm.having("start"):
-        y = lane.lift(lambda tree, y: _start(lane, tree, down, y))(tree, y)
+    tree, y = _begin(lane, down, buffers, state, algorithm.train_reads)
+    anchor = y
 
     lane.begin(buffers)
     slots = solver.slots(y)
@@ -145,11 +142,12 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
         first = y if step == 0 else first
     ended = lane.end()
 
-    delta = y - down.x
+    delta = y - anchor
+    facts = dict(tree["facts"])
     if "first" in algorithm.train_reads:
-        facts = {**facts, "first": first}
+        facts["first"] = first
     if "end_loss" in algorithm.train_reads:
-        facts = {**facts, "end_loss": lane.end_loss(y, ended)}
+        facts["end_loss"] = lane.end_loss(y, ended)
     tree = {**tree, "facts": facts}
     if not algorithm.having("finish"):
         return Up({}, delta, ended, state)
@@ -161,7 +159,7 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
 
 def personal(lane: Lane, down: Down, state: Named) -> Tensor:
     """Return the parameters each client of the lane would really use."""
-    tree = _tree(lane, down, state, lane.facts(down.x, down.buffers, frozenset()))
+    tree = _tree(lane, down, state)
 
     def use(tree: Tree, x: Tensor) -> Tensor:
         for part, c in views(lane, "personal", tree, down):
@@ -172,12 +170,23 @@ def personal(lane: Lane, down: Down, state: Named) -> Tensor:
     return result
 
 
-def _tree(lane: Lane, down: Down, state: Named, facts: dict[str, Tensor]) -> Tree:
+def _begin(
+    lane: Lane, down: Down, buffers: Tensor, state: Named, reads: frozenset[Fact]
+) -> tuple[Tree, Tensor]:
+    """Return what is known before the first step, and where it is taken."""
+    tree, y = _tree(lane, down, state), lane.spread(down.x)
+    if lane.algorithm.having("start"):
+        y = lane.lift(lambda tree, y: _start(lane, tree, down, y))(tree, y)
+        tree = {**tree, "anchor": y}
+    return {**tree, "facts": lane.facts(y, buffers, reads)}, y
+
+
+def _tree(lane: Lane, down: Down, state: Named) -> Tree:
     each = {part: dict(tensors) for part, tensors in down.each.items()}
     return {
         "each": each,
         "state": state,
-        "facts": facts,
+        "facts": {},
         "n": lane.n.to(down.x.dtype),
         "steps": lane.steps.to(down.x.dtype),
         "seed": lane.seed,

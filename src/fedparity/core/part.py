@@ -124,7 +124,8 @@ class Client:
     Attributes
     ----------
     anchor
-        The received parameters ``x_t``.
+        Where local training starts: the received parameters ``x_t``, unless a part's ``start``
+        puts a client's own in their place.
     down, state
         What the part's plan sent, and what it keeps here between rounds.
     lr, round, step
@@ -132,10 +133,10 @@ class Client:
     n, steps
         Scalar tensors: training examples, local steps of this round.
     loss, grad
-        Mean loss over the training split at ``x_t``, and its gradient.
+        Mean loss over the training split at the anchor, and its gradient.
     validation_loss, lstar
-        Loss at ``x_t`` on the validation split and the best one reached alone, ``L*`` (both on the
-        training split where a client has no validation example).
+        Loss at the anchor on the validation split and the best one reached alone, ``L*`` (both on
+        the training split where a client has no validation example).
     end, end_loss
         Parameters after local training and their mean loss over the training split.
     first

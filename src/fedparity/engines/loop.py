@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Lane, Named, Tree, Up
@@ -27,8 +28,8 @@ from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.evaluation import Values, blocks, joined, measure, measure_block
 from fedparity.engines.judging import judged
-from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
-from fedparity.errors import ClientError, FedparityError, InputError
+from fedparity.engines.setup import Engine, Ids, Setup, join, known_lstar, rows_of
+from fedparity.errors import ClientError, InputError
 
 T = TypeVar("T")
 FILLS_A_CORE = 1_000_000
@@ -118,7 +119,7 @@ class OneClient(Lane):
             tree,
             down,
             inputs=inputs,
-            predict=desk.module,
+            predict=self._predict,
             augment=self.setup.task.augment,
         ):
             c.step = step
@@ -126,6 +127,12 @@ class OneClient(Lane):
         second = self._second(losses, tree, down) if algorithm.having("second") else desk.g[:0]
         torch.autograd.backward(losses.mean())
         return desk.g.clone(), second
+
+    def _predict(self, inputs: Tensor) -> Tensor:
+        """Return the output on other inputs, which leave no trace in the buffers."""
+        copies = {name: b.clone() for name, b in self.desk.module.named_buffers()}
+        output: Tensor = functional_call(self.desk.module, copies, (inputs,))
+        return output
 
     def _second(self, losses: Tensor, tree: Tree, down: Down) -> Tensor:
         part, c = client_side.views(self, "second", tree, down)[0]
@@ -143,11 +150,11 @@ class OneClient(Lane):
             found[start:] = torch.cat([g.reshape(-1) for g in grads])
         return found
 
-    def facts(self, x: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
         if not reads:
             return found
-        self.desk.place(x)
+        self.desk.place(y)
         self.desk.place_buffers(buffers)
         if "loss" in reads:
             found["loss"] = self._judged_loss()
@@ -182,15 +189,6 @@ class OneClient(Lane):
             losses = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
             torch.autograd.backward(losses.sum() / len(self.x))
         return desk.g.clone()
-
-
-def known_lstar(setup: Setup) -> Tensor:
-    """Return every client's L*, or say that nobody computed it."""
-    if setup.lstar is None:
-        raise FedparityError(
-            "a part reads c.lstar, but L* was not computed: lstar must not be 'none'"
-        )
-    return setup.lstar
 
 
 def fills_a_core(setup: Setup) -> bool:

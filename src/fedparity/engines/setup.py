@@ -18,6 +18,7 @@ from fedparity.core.solver import Solver
 from fedparity.core.task import Task
 from fedparity.data import Federation, Split
 from fedparity.engines.evaluation import measure
+from fedparity.errors import FedparityError
 
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -46,6 +47,15 @@ class Setup:
     def seeds(self, down: Down, clients: Ids, purpose: str) -> Keys:
         """Return the clients' seeds of a round."""
         return seeds_for(self.seed, purpose, down.round, clients)
+
+
+def known_lstar(setup: Setup) -> Tensor:
+    """Return every client's L*, or say that nobody computed it."""
+    if setup.lstar is None:
+        raise FedparityError(
+            "a part reads c.lstar, but L* was not computed: lstar must not be 'none'"
+        )
+    return setup.lstar
 
 
 class Engine:

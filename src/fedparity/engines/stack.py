@@ -22,14 +22,16 @@ from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
 from fedparity.data import Split
 from fedparity.engines.evaluation import block_rows
-from fedparity.engines.setup import Ids, Setup
+from fedparity.engines.setup import Ids, Setup, known_lstar
 from fedparity.errors import InputError
 
 
 class Stack(Lane):
     """A lane of several clients, padded to the largest."""
 
-    def __init__(self, setup: Setup, down: Down, clients: Ids, facts: dict[str, Tensor]) -> None:
+    def __init__(
+        self, setup: Setup, down: Down, clients: Ids, facts: dict[str, Tensor] | None = None
+    ) -> None:
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.clients, self._facts = setup, clients, facts
         self.data = setup.federation.train
@@ -161,18 +163,34 @@ class Stack(Lane):
         flat = self.setup.task.losses(output.flatten(0, 1), target.flatten(0, 1))
         return flat.view(target.shape[:2])
 
-    def facts(self, x: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
-        found = dict(self._facts)
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+        buffers = buffers.expand(len(self.clients), -1)
+        found = self._own_facts(y, buffers, reads) if self._facts is None else dict(self._facts)
+        if "lstar" in reads:
+            found["lstar"] = known_lstar(self.setup)[torch.from_numpy(self.clients)]
         if "grad" in reads:
-            found["grad"] = self._full_gradient(x, buffers)
+            found["grad"] = self._full_gradient(y, buffers)
         return found
 
-    def _full_gradient(self, x: Tensor, buffers: Tensor) -> Tensor:
+    def _own_facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+        """Measure losses where clients do not all start from the same parameters and buffers."""
+        found: dict[str, Tensor] = {}
+        if "loss" in reads:
+            found["loss"] = self.end_loss(y, buffers)
+        if "validation_loss" in reads:
+            sizes = torch.from_numpy(self.setup.federation.validation.sizes[self.clients])
+            plain = self.own_sums("train", y, buffers)["loss"] / self.n
+            sums = self.own_sums("validation", y, buffers).get("loss", torch.zeros_like(plain))
+            value = torch.where(sizes > 0, sums / sizes.clamp_min(1), plain)
+            found["validation_loss"] = value.to(y.dtype)
+        return found
+
+    def _full_gradient(self, y: Tensor, buffers: Tensor) -> Tensor:
         self.setup.module.eval()
-        y = self.spread(x).detach().requires_grad_()
-        total = torch.zeros(len(self.clients), self.layout.size, dtype=x.dtype)
+        y = y.detach().requires_grad_()
+        total = torch.zeros_like(y)
         for inputs, target, mask in padded_blocks(self.data, self.clients):
-            output = vmap(self._still)(y, buffers.expand(len(self.clients), -1), inputs)
+            output = vmap(self._still)(y, buffers, inputs)
             losses = self._losses(output, target)
             kept = losses if mask is None else losses * mask
             (g,) = torch.autograd.grad((kept.sum(1) / self.n).sum(), y)

@@ -14,7 +14,6 @@ from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.evaluation import Values, measure
 from fedparity.engines.judging import judged
-from fedparity.engines.loop import known_lstar
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
 from fedparity.engines.stack import Stack
 from fedparity.errors import ClientError, InputError
@@ -66,45 +65,36 @@ class VmapEngine(Engine):
         rows: Ids,
         buffers: Tensor,
         states: Named,
-        facts: dict[str, Tensor],
+        facts: dict[str, Tensor] | None,
     ) -> Up:
         these = torch.from_numpy(rows)
         each = {part: {k: v[these] for k, v in sent.items()} for part, sent in down.each.items()}
         own = Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
-        known = {key: value[these] for key, value in facts.items()}
+        known = None if facts is None else {key: value[these] for key, value in facts.items()}
         lane = Stack(self.setup, own, clients[rows], known)
         mine = buffers[these] if buffers.dim() == 2 else buffers
         if down.phase == "probe":
             return client_side.probe(lane, own, mine, rows_of(states, these))
         return client_side.train(lane, own, mine, rows_of(states, these))
 
-    def _facts(self, down: Down, clients: Ids, buffers: Tensor) -> dict[str, Tensor]:
-        """Measure at the shared parameters."""
-        algorithm, setup = self.setup.algorithm, self.setup
+    def _facts(self, down: Down, clients: Ids, buffers: Tensor) -> dict[str, Tensor] | None:
+        """Measure losses in one pass over pooled examples, if all start from the same model."""
+        algorithm, federation = self.setup.algorithm, self.setup.federation
+        if buffers.dim() == 2 or algorithm.having("start"):
+            return None
         reads = algorithm.probe_reads if down.phase == "probe" else algorithm.train_reads
         found: dict[str, Tensor] = {}
         if "loss" in reads:
-            found["loss"] = self._loss(down, clients, buffers, "train")
+            found["loss"] = self._pooled(down, clients, "train", judge=True)
         if "validation_loss" in reads:
-            value = self._loss(down, clients, buffers, "validation")
-            absent = torch.from_numpy(setup.federation.validation.sizes[clients] == 0)
+            value = self._pooled(down, clients, "validation")
+            absent = torch.from_numpy(federation.validation.sizes[clients] == 0)
             if absent.any():
-                value = torch.where(absent, self._loss(down, clients, buffers, "train"), value)
+                value = torch.where(absent, self._pooled(down, clients, "train"), value)
             found["validation_loss"] = value
-        if "lstar" in reads:
-            found["lstar"] = known_lstar(setup)[torch.from_numpy(clients)]
         return found
 
-    def _loss(self, down: Down, clients: Ids, buffers: Tensor, split: str) -> Tensor:
-        """Return each client's loss; one pass over pooled examples unless buffers are its own."""
-        if buffers.dim() == 1:
-            return self._pooled(down, clients, split)
-        shared = down.x.expand(len(clients), -1)
-        missing = np.full(len(clients), np.nan)
-        loss = self.evaluate_own(split, clients, shared, buffers).get("loss", missing)
-        return torch.from_numpy(loss).to(down.x.dtype)
-
-    def _pooled(self, down: Down, clients: Ids, split: str) -> Tensor:
+    def _pooled(self, down: Down, clients: Ids, split: str, judge: bool = False) -> Tensor:
         data: Split = getattr(self.setup.federation, split)
         sizes = data.sizes[clients]
         module = self.setup.layout.write(self.setup.module, down.x, down.buffers)
@@ -115,7 +105,7 @@ class VmapEngine(Engine):
         else:
             rows, owner = rows_of_clients(data, clients)
             inputs, target = data.x[rows], data.y[rows]
-        if split == "train":
+        if judge:
             losses = judged(self.setup, module, inputs, target)
         else:
             losses = measure(self.setup.task, module, inputs, target).get("loss", torch.zeros(0))
@@ -124,7 +114,7 @@ class VmapEngine(Engine):
             return torch.from_numpy(sums / sizes).to(down.x.dtype)
 
     def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
-        lane = Stack(self.setup, down, clients, {})
+        lane = Stack(self.setup, down, clients)
         return client_side.personal(lane, down, states)
 
     def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
@@ -133,7 +123,7 @@ class VmapEngine(Engine):
         down = Down("evaluate", 0, 0.0, params[0], buffers[0])
         for start in range(0, len(clients), self.chunk):
             part = slice(start, start + self.chunk)
-            sums = Stack(self.setup, down, clients[part], {}).own_sums(
+            sums = Stack(self.setup, down, clients[part]).own_sums(
                 split, params[part], buffers[part]
             )
             for key, value in sums.items():

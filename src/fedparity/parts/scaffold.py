@@ -68,8 +68,8 @@ class Scaffold(Part):
         elsewhere = [part.name for part in ctx.parts if "start" in part.hooks]
         if elsewhere:
             raise InputError(
-                f"'{self.name}' measures the way from the received parameters, but "
-                f"'{elsewhere[0]}' starts clients from parameters of their own: keep one"
+                f"'{self.name}' would correct parameters that '{elsewhere[0]}' keeps on the "
+                "clients: keep one"
             )
         if self.option == 2 and not ctx.solver.plain:
             raise InputError(
