@@ -44,7 +44,7 @@ def _fedparity(
 ) -> None: ...
 
 
-@app.command()
+@app.command("run")
 @takes_settings()
 def run(file: File = None, *, out: Out = None, data_dir: DataDir = None, **given: Any) -> None:
     """Train with one algorithm and show what every client got."""
@@ -62,7 +62,7 @@ def run(file: File = None, *, out: Out = None, data_dir: DataDir = None, **given
     _show(directory)
 
 
-@app.command()
+@app.command("compare")
 @takes_settings(without=(ALGORITHM,))
 def compare(
     file: File = None,
@@ -87,7 +87,7 @@ def compare(
     comparison.start(settings, chosen, out or free(RUNS / "compare"), data_dir)
 
 
-@app.command()
+@app.command("resume")
 def resume(
     directory: Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")],
     rounds: Annotated[int | None, typer.Option(help="Go on up to this round.")] = None,
@@ -111,7 +111,7 @@ def resume(
     _show(directory)
 
 
-@app.command(name="list")
+@app.command("list")
 def list_(
     kind: Annotated[
         str, typer.Argument(help="algorithms, parts, datasets, partitions, models or metrics")
@@ -128,7 +128,7 @@ def list_(
         found.show(console())
 
 
-@app.command()
+@app.command("explain")
 def explain(
     algorithm: Annotated[str, typer.Argument(help="An algorithm, such as 'eagle+prox(mu=0.1)'.")],
     parameters: Annotated[

@@ -7,13 +7,14 @@ exception that nobody foresaw keeps its traceback.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 import typer
 
 from fedparity.cli.commands import app
-from fedparity.errors import FedparityError, InputError
+from fedparity.errors import FedparityError, InputError, unknown
 
 UsageError: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError"
@@ -52,12 +53,19 @@ def _code(args: list[str]) -> int:
 def _usage(error: Exception) -> str:
     """Return what is wrong with the words of the command line, and the nearest right one."""
     text = str(getattr(error, "format_message", error.__str__)())
+    context = getattr(error, "ctx", None)
+    path = getattr(context, "command_path", "fedparity")
+    command = re.match(r"No such command '([^']*)'", text)
+    if command:
+        return str(unknown("command", command[1], _commands()))
     option, near = getattr(error, "option_name", None), getattr(error, "possibilities", None)
     if near:
-        text = f"no such option '{option}': did you mean '{near[0]}'?"
-    path = getattr(getattr(error, "ctx", None), "command_path", "fedparity")
-    first = text[:1].lower() + text[1:].rstrip(".")
-    return f"{first}{'' if first.endswith('?') else '.'} See '{path} --help'"
+        return f"no such option '{option}': did you mean '{near[0]}'? See '{path} --help'"
+    return f"{text[:1].lower()}{text[1:].rstrip('.')}. See '{path} --help'"
+
+
+def _commands() -> list[str]:
+    return [str(command.name or "") for command in app.registered_commands]
 
 
 def _said(text: str, code: int) -> int:
