@@ -45,7 +45,7 @@ REFUSALS: dict[str, Rule] = {
     "no local steps": lambda a, b: "fedsgd" in {a, b} and bool({a, b} & IN_STEPS),
     "write 'fedsgd' first": lambda a, b: b == "fedsgd" and a in REPORTING,
     "both correct the steps": lambda a, b: {a, b} == CORRECTING,
-    "parameters of their own": lambda a, b: bool({a, b} & CORRECTING and {a, b} & STARTING),
+    "keeps on the clients": lambda a, b: bool({a, b} & CORRECTING and {a, b} & STARTING),
     "write 'pgvc' first": lambda a, b: b == "pgvc" and a in GRADIENT,
     "write 'bn' first": lambda a, b: (a, b) == ("qffl", "bn"),
 }

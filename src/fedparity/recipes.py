@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.part import Part
@@ -76,8 +77,10 @@ def _fedbn() -> tuple[Part, ...]:
     return (BN(),)
 
 
-def _fedpvr(layers: int | tuple[str, ...] = PVR().layers) -> tuple[Part, ...]:
-    return (PVR(layers=layers),)
+def _fedpvr(
+    layers: int | tuple[str, ...] = PVR().layers, option: Literal[1, 2] = 2
+) -> tuple[Part, ...]:
+    return (PVR(layers=layers, option=option),)
 
 
 def _fedpgvc(
@@ -85,8 +88,12 @@ def _fedpgvc(
     mode: Mode = "scalar",
     s_max: float = PGVC().s_max,
     kappa: float = PGVC().kappa,
+    literal_server: float | None = None,
 ) -> tuple[Part, ...]:
-    return (PGVC(layers=layers, mode=mode, s_max=s_max, kappa=kappa), Uniform())
+    control = PGVC(
+        layers=layers, mode=mode, s_max=s_max, kappa=kappa, literal_server=literal_server
+    )
+    return (control, Uniform())
 
 
 def _qfedsgd(q: float = QFFL().q) -> tuple[Part, ...]:

@@ -143,7 +143,7 @@ def test_a_reply_that_is_left_out_is_recorded_and_keeps_its_old_state():
     with pytest.warns(UserWarning, match="left out"):
         bench.advance()
     assert bench.door.attendance.answered == [0, 2]
-    assert bench.door.attendance.failed == {1: "the update is not finite"}
+    assert bench.door.attendance.failed == {1: "what it sent is not finite"}
     kept = bench.tensors()["client/scaffold/c"]
     assert float(kept[1].abs().sum()) == 0
     assert float(kept[0].abs().sum()) > 0

@@ -186,5 +186,5 @@ def test_two_corrections_of_one_step_are_refused():
 
 @pytest.mark.parametrize("other", ["bn", "local"])
 def test_clients_that_start_elsewhere_are_refused(other):
-    with pytest.raises(InputError, match="parameters of their own"):
+    with pytest.raises(InputError, match="keeps on the clients"):
         bench(unlike_clients(), f"scaffold+{other}", solver=SEVERAL, model=small_net)

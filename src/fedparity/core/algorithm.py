@@ -186,6 +186,8 @@ class Algorithm:
                 )
             )
         x = server.x + server_lr * direction.to(server.x.dtype)
+        if any(part.ignores_weights for part in combining):
+            weights = ctx.uniform
         buffers = average_buffers(replies.buffers, weights, ctx)
         kept = {name: state for name, state in parts.items() if state}
         return Server(x, server.buffers if buffers is None else buffers, kept), replies
@@ -238,7 +240,10 @@ def ctx_for(ctx: Context, clients: Tensor) -> Context:
     base = (
         ctx.sizes[ids].to(ctx.x.dtype) if ctx.by_size else torch.ones(len(ids), dtype=ctx.x.dtype)
     )
-    return replace(ctx, clients=ids, prior=base / base.sum())
+    n = ctx.sizes[ids].numpy()
+    trains = all(part.trains for part in ctx.parts)
+    steps = torch.from_numpy(ctx.solver.lengths(n)) if trains else torch.ones_like(ids)
+    return replace(ctx, clients=ids, prior=base / base.sum(), steps=steps)
 
 
 def average_buffers(buffers: Tensor, weights: Tensor, ctx: Context) -> Tensor | None:

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.layout import Layout
 from fedparity.core.part import Client, Fact, Part, Tensors
+from fedparity.core.seeds import salted
 from fedparity.core.solver import Solver
 
 Tree = Mapping[str, Any]
@@ -89,10 +90,14 @@ def views(
     lane: Lane, hook: str, tree: Tree, down: Down, **more: object
 ) -> list[tuple[Part, Client]]:
     """Return the parts that use a hook, each with what it sees of the client in ``tree``."""
-    return [(part, _view(part, lane, tree, down, more)) for part in lane.algorithm.having(hook)]
+    return [
+        (part, _view(part, hook, lane, tree, down, more)) for part in lane.algorithm.having(hook)
+    ]
 
 
-def _view(part: Part, lane: Lane, tree: Tree, down: Down, more: Mapping[str, object]) -> Client:
+def _view(
+    part: Part, hook: str, lane: Lane, tree: Tree, down: Down, more: Mapping[str, object]
+) -> Client:
     return Client(
         down.lr,
         down.round,
@@ -102,7 +107,7 @@ def _view(part: Part, lane: Lane, tree: Tree, down: Down, more: Mapping[str, obj
         state=tree["state"].get(part.name, {}),
         n=tree["n"],
         steps=tree["steps"],
-        seed=tree["seed"],
+        seed=salted(tree["seed"], f"{part.name}.{hook}"),
         **tree["facts"],
         **more,
     )
@@ -202,8 +207,7 @@ def _start(lane: Lane, tree: Tree, down: Down, y: Tensor) -> Tensor:
 def _grad(
     lane: Lane, tree: Tree, down: Down, g: Tensor, second: Tensor, y: Tensor, step: int
 ) -> Tensor:
-    for part, c in views(lane, "grad", tree, down, second=second):
-        c.step = step
+    for part, c in views(lane, "grad", tree, down, second=second, step=step):
         g = part.grad(g, y, c)
     return g
 

@@ -64,7 +64,7 @@ class Conditions:
     rounds
         Rounds of communication.
     cohort
-        Clients asked a round: a number, a share in (0, 1), or None for all.
+        Clients asked a round: a whole number, a share in (0.0, 1.0], or None for all.
     sampling
         How the cohort is drawn: ``uniform`` without replacement, or by ``size`` (probability
         proportional to the examples; pairs with uniform weighting).
@@ -208,6 +208,12 @@ class Experiment:
         everyone = self.cohort_size == len(self.federation) and not self.drop
         context = self.context(self.setup.layout.read(self.setup.module)[0])
         problems = []
+        own = [p.name for p in self.setup.algorithm.parts if "personal" in p.hooks]
+        if self.keep != "last" and (own or self.setup.local_buffers):
+            problems.append(
+                f"keep='{self.keep}' keeps shared parameters, but clients are evaluated with what "
+                f"{own[0] if own else 'buffers'!r} keeps on them: use keep='last'"
+            )
         for part in self.setup.algorithm.parts:
             if "full_participation" in part.needs and not everyone:
                 problems.append(
@@ -267,7 +273,7 @@ class Experiment:
         population, cohort = len(self.federation), self.conditions.cohort
         if cohort is None:
             return population
-        if isinstance(cohort, float) and cohort < 1:
+        if isinstance(cohort, float) and cohort <= 1:
             return max(1, round(cohort * population))
         if cohort > population or cohort != int(cohort):
             raise InputError(f"cohort is {cohort:g}: a share, or a whole number up to {population}")

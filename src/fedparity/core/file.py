@@ -124,9 +124,13 @@ def _algorithm(settings: Mapping[str, Any]) -> Algorithm:
     found = algorithm(str(settings.get("algorithm", "fedavg")))
     record = settings.get("record")
     written = record.get("written_as") if isinstance(record, Mapping) else None
-    if written is None or complete(algorithm(str(written))) != complete(found):
+    if written is None:
         return found
-    return algorithm(str(written))
+    try:
+        named = algorithm(str(written))
+    except InputError:  # a name the user gave to a list of parts
+        return found
+    return named if complete(named) == complete(found) else found
 
 
 def _task(settings: Mapping[str, Any], federation: Federation) -> Task:

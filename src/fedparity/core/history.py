@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,7 @@ class History:
         finished = pd.read_parquet(whole) if whole.exists() else None
         if finished is not None and finished["round"].max() >= round:
             self._new = [_kept(finished, round)]
+            shutil.rmtree(folder, ignore_errors=True)
             return
         for file in sorted(folder.glob("*.parquet")):
             if int(file.stem) > round:  # written just before a checkpoint that never was

@@ -65,6 +65,9 @@ class Layout:
         self.buffer_size = self.buffers[-1].stop if self.buffers else 0
         self._sizes = [slot.stop - slot.start for slot in self.slots]
         self._buffer_sizes = [slot.stop - slot.start for slot in self.buffers]
+        self._counters = _mask(self.buffers, [not s.dtype.is_floating_point for s in self.buffers])
+        self._normalisation = _mask(self.slots, [slot.normalises for slot in self.slots])
+        self._tails: dict[int | tuple[str, ...], int] = {}
 
     def parameters(self, x: Tensor) -> dict[str, Tensor]:
         """Return the named tensors of ``x``, as views (``split``: its backward is one ``cat``)."""
@@ -114,17 +117,11 @@ class Layout:
 
     def counters(self) -> Tensor:
         """Return the mask of the buffer vector that marks integer counters."""
-        mask = torch.zeros(self.buffer_size, dtype=torch.bool)
-        for slot in self.buffers:
-            mask[slot.start : slot.stop] = not slot.dtype.is_floating_point
-        return mask
+        return self._counters
 
     def normalisation(self) -> Tensor:
         """Return the mask of ``x`` that marks the parameters of BatchNorm-like layers."""
-        mask = torch.zeros(self.size, dtype=torch.bool)
-        for slot in self.slots:
-            mask[slot.start : slot.stop] = slot.normalises
-        return mask
+        return self._normalisation
 
     @property
     def layers(self) -> list[str]:
@@ -133,6 +130,11 @@ class Layout:
 
     def tail(self, layers: int | tuple[str, ...]) -> int:
         """Return the index where the last ``layers`` (a count, or their names) begin in ``x``."""
+        if layers not in self._tails:
+            self._tails[layers] = self._tail(layers)
+        return self._tails[layers]
+
+    def _tail(self, layers: int | tuple[str, ...]) -> int:
         names = self.layers
         if isinstance(layers, int):
             if layers > len(names):
@@ -149,6 +151,13 @@ class Layout:
                     f"{', '.join(chosen)}"
                 )
         return min((s.start for s in self.slots if s.layer in chosen), default=self.size)
+
+
+def _mask(slots: list[Slot], marked: list[bool]) -> Tensor:
+    mask = torch.zeros(slots[-1].stop if slots else 0, dtype=torch.bool)
+    for slot, mark in zip(slots, marked, strict=True):
+        mask[slot.start : slot.stop] = mark
+    return mask
 
 
 def _slots(named: Iterable[tuple[str, Tensor]], normalises: set[str]) -> list[Slot]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -115,10 +116,13 @@ def cached(
         if list(table.columns) == list(SPLITS) and len(table) == len(setup.federation):
             return table
     table = estimate(setup, rule, rounds, engine, progress)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(f".{os.getpid()}")
-    table.to_parquet(beside)
-    beside.replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside = file.with_suffix(f".{os.getpid()}")
+        table.to_parquet(beside)
+        beside.replace(file)
+    except OSError as error:
+        warnings.warn(f"L* is not kept for other runs: {error}", stacklevel=2)
     return table
 
 

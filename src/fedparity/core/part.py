@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from pydantic import ConfigDict
 from torch import Tensor
@@ -169,7 +168,7 @@ class Client:
 
     def __init__(self, lr: float, round: int, layout: Layout, **known: object) -> None:
         self.lr, self.round, self.layout = lr, round, layout
-        self.step = 0
+        self.step = -1
         self.__dict__.update(known)
 
     def __getattr__(self, name: str) -> Tensor:
@@ -178,7 +177,7 @@ class Client:
         )
 
     def uniform(self, size: int, draw: int = 0) -> Tensor:
-        """Return numbers in [0, 1) that depend on run, round, client, step and ``draw``."""
+        """Return numbers in [0, 1) that depend on run, round, client, part, hook, step and draw."""
         return seeds.uniform(self.__dict__["seed"], self._draw(draw), size, self.anchor.dtype)
 
     def noise(self, size: int, draw: int = 0) -> Tensor:
@@ -307,8 +306,3 @@ class Part:
     def personal(self, x: Tensor, c: Client) -> Tensor:
         """Client, at evaluation: the parameters it would really use."""
         return x
-
-
-def client_ids(ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Tensor:
-    """Return client ids as a tensor."""
-    return torch.from_numpy(np.ascontiguousarray(ids, dtype=np.int64))

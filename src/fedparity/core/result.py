@@ -83,10 +83,12 @@ class Result:
     def warn_of_levelling_down(self, reference: Result) -> None:
         """Warn if gaps were made more equal by harming the best client and helping no worst one."""
         if reference.rounds != self.rounds:
-            raise InputError(
+            warnings.warn(
                 f"the reference ran {reference.rounds} rounds and this run {self.rounds}: "
-                "levelling down is judged at the same round budget"
+                "levelling down is judged at the same round budget",
+                stacklevel=3,
             )
+            return
         levelling = self.frame.compare(reference.frame).levelling
         if levelling is not None and levelling.verdict == "levelling_down":
             warnings.warn(
@@ -111,7 +113,7 @@ class Result:
 def save_module(module: nn.Module, file: Path) -> None:
     """Write a module's state_dict beside and rename it."""
     beside = file.with_name(file.name + ".part")
-    save_file({k: v.detach().contiguous() for k, v in module.state_dict().items()}, beside)
+    save_file({k: v.detach().clone().contiguous() for k, v in module.state_dict().items()}, beside)
     beside.replace(file)
 
 

@@ -109,7 +109,7 @@ class Run:
                         f"{self.folder.path} has done {state.round} rounds already, more than "
                         f"{self.experiment.rounds}"
                     )
-                self.folder.update(self.experiment.rounds)
+                self.folder.reopen(self.experiment.rounds)
                 self.history.restore(self.folder.pieces, self.folder.history, state.round)
                 self.folder.trim_log(state.round)
             else:
@@ -287,6 +287,7 @@ class Run:
         if state.best_x is not None and state.best_buffers is not None:
             state.server = state.server._replace(x=state.best_x, buffers=state.best_buffers)
             settings["record"]["kept_round"] = state.best_round
+        shown = settings["record"].get("kept_round", state.round)
         down = self._down(state)
         values: dict[str, Values] = {}
         for split in ("train", "validation", "test"):
@@ -296,7 +297,7 @@ class Run:
                 if split == "train":
                     sizes = experiment.federation.train.sizes
                     for model, numbers in found.items():
-                        self.history.add(state.round, split, model, numbers, sizes)
+                        self.history.add(shown, split, model, numbers, sizes)
         clients = clients_table(experiment.federation, values, self.lstar)
         module = experiment.setup.layout.write(
             self.module, state.server.x, state.server.buffers

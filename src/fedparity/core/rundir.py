@@ -59,6 +59,12 @@ class RunDir:
             raise InputError(f"{self.path} holds no run (no experiment.yaml)")
         return read_yaml(self.experiment)
 
+    def reopen(self, rounds: int) -> None:
+        """Let a run go on to ``rounds``: what it left when it was finished is no longer true."""
+        for file in (self.clients, self.model, self.report):
+            file.unlink(missing_ok=True)
+        self.update(rounds)
+
     def update(self, rounds: int, **record: Any) -> None:
         """Write down to how many rounds the run went, and more for its record."""
         settings = self.settings()
@@ -96,7 +102,7 @@ class RunDir:
 
     def note(self, **entry: Any) -> None:
         """Append one line to the log."""
-        with self.log.open("a") as handle:
+        with self.log.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(entry) + "\n")
 
     def trim_log(self, round: int) -> None:
@@ -104,7 +110,7 @@ class RunDir:
         if not self.log.exists():
             return
         lines = []
-        for line in self.log.read_text().splitlines():
+        for line in self.log.read_text(encoding="utf-8").splitlines():
             try:
                 entry = json.loads(line)
             except ValueError:
@@ -123,7 +129,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
     try:
         if file.stat().st_size > LARGEST_FILE:
             raise InputError(f"{file} is too large for an experiment file")
-        content = yaml.safe_load(file.read_text())
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -136,5 +142,5 @@ def read_yaml(file: Path) -> dict[str, Any]:
 
 def _write(file: Path, text: str) -> None:
     beside = file.with_name(file.name + ".part")
-    beside.write_text(text)
+    beside.write_text(text, encoding="utf-8")
     beside.replace(file)

@@ -96,6 +96,11 @@ def normal(seed: Tensor, draw: int, size: int, dtype: torch.dtype) -> Tensor:
     return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)])[:size]
 
 
+def salted(seed: Tensor, purpose: str) -> Tensor:
+    """Return other seeds for another purpose, in liftable torch code."""
+    return seed ^ _signed(_word(purpose))
+
+
 def as_tensor(seeds: Keys) -> Tensor:
     """Return seeds as int64 tensors, the same 64 bits."""
     return torch.from_numpy(seeds.view(np.int64))

@@ -118,7 +118,6 @@ class Solver:
             step = np.arange(steps)
             place = (step % per_epoch)[:, None] * self.batch + np.arange(width)
             inside = place < size
-            inside[:, self.batch :] = False
             orders = permutations(seeds[rows], int(step[-1]) // per_epoch + 1, int(size))
             chosen = orders[:, (step // per_epoch)[:, None], np.minimum(place, size - 1)]
             index[rows, :steps] = chosen

@@ -121,10 +121,12 @@ class OneClient(Lane):
             inputs=inputs,
             predict=self._predict,
             augment=self.setup.task.augment,
+            step=step,
         ):
-            c.step = step
             losses = part.loss(losses, output, target, c)
-        second = self._second(losses, tree, down) if algorithm.having("second") else desk.g[:0]
+        second = (
+            self._second(losses, step, tree, down) if algorithm.having("second") else desk.g[:0]
+        )
         torch.autograd.backward(losses.mean())
         return desk.g.clone(), second
 
@@ -134,8 +136,8 @@ class OneClient(Lane):
         output: Tensor = functional_call(self.desk.module, copies, (inputs,))
         return output
 
-    def _second(self, losses: Tensor, tree: Tree, down: Down) -> Tensor:
-        part, c = client_side.views(self, "second", tree, down)[0]
+    def _second(self, losses: Tensor, step: int, tree: Tree, down: Down) -> Tensor:
+        part, c = client_side.views(self, "second", tree, down, step=step)[0]
         start = part.second_from(self.layout)
         found = torch.zeros_like(self.desk.x)
         last = [

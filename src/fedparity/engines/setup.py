@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.client import Down, Named, Up
 from fedparity.core.layout import Layout
+from fedparity.core.part import Tensors
 from fedparity.core.seeds import Keys, seeds_for
 from fedparity.core.solver import Solver
 from fedparity.core.task import Task
@@ -89,7 +90,7 @@ class Engine:
         """Give back what the engine holds."""
 
 
-def rows_of(tree: Named, rows: Tensor | int) -> Named:
+def rows_of(tree: Mapping[str, Tensors], rows: Tensor | int) -> Named:
     """Return the given rows of every tensor of a tree."""
     return {part: {k: v[rows] for k, v in tensors.items()} for part, tensors in tree.items()}
 

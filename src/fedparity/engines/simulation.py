@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from fedparity.core.seeds import seeds_for
 from fedparity.core.state import ClientStore
 from fedparity.data import Split
 from fedparity.engines.evaluation import Values, by_client
-from fedparity.engines.setup import Engine, Ids
+from fedparity.engines.setup import Engine, Ids, rows_of
 from fedparity.errors import FedparityError
 
 PERSONAL_FLOATS = 1 << 25
@@ -49,6 +49,9 @@ class Simulation:
         self._record(down.round, asked, clients)
         if len(clients) < self.min_replies:
             return self._nobody(down)
+        if len(clients) < len(asked):
+            present = torch.from_numpy(np.searchsorted(asked, clients))
+            down = replace(down, each=rows_of(down.each, present))
         states = self.store.gather(clients)
         buffers = states["buffers"]["b"] if "buffers" in states else down.buffers
         up = self.engine.ask(down, clients, buffers, states)
@@ -69,12 +72,14 @@ class Simulation:
             states["buffers"] = {"b": up.buffers}
             sent = up.buffers[:, :0]
         finite = up.deltas.isfinite().all(1)
+        for value in (v for report in up.reports.values() for v in report.values()):
+            finite &= value.reshape(len(ids), -1).isfinite().all(1)
         if bool(finite.all()):
             self.store.scatter(ids.numpy(), states)
             return Replies(ids, steps, up.reports, up.deltas, sent)
         names = self.engine.setup.federation.names
         for client in ids[~finite].tolist():
-            self.attendance.failed[client] = "the update is not finite"
+            self.attendance.failed[client] = "what it sent is not finite"
         first = names[int(ids[~finite][0])]
         if not bool(finite.any()):
             raise FedparityError(
@@ -113,7 +118,12 @@ class Simulation:
                 else down.buffers.expand(len(clients), -1)
             )
             pieces.append(self.engine.evaluate_own(split, clients, params, buffers))
-        return {key: np.concatenate([piece[key] for piece in pieces]) for key in pieces[0]}
+        keys = dict.fromkeys(key for piece in pieces for key in piece)
+        missing = [np.full(min(rows, len(everyone) - i * rows), np.nan) for i in range(len(pieces))]
+        return {
+            key: np.concatenate([p.get(key, m) for p, m in zip(pieces, missing, strict=True)])
+            for key in keys
+        }
 
     def _dropped(self, down: Down, clients: Ids) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         seed = self.engine.setup.seed

@@ -98,7 +98,7 @@ class Stack(Lane):
             )
         second = y[:, :0]
         if self.algorithm.having("second"):
-            objective = vmap(lambda tree, each: self._second(tree, down, each))(tree, losses)
+            objective = vmap(lambda tree, each: self._second(tree, down, each, step))(tree, losses)
             second = torch.zeros_like(y)
             if cut < self.layout.size:
                 (found,) = torch.autograd.grad(mean(objective, mask).sum(), tail, retain_graph=True)
@@ -148,15 +148,15 @@ class Stack(Lane):
                 inputs=inputs,
                 predict=predict,
                 augment=self.setup.task.augment,
+                step=step,
             ):
-                c.step = step
                 losses = part.loss(losses, output, target, c)
             return losses
 
         return hooked
 
-    def _second(self, tree: Tree, down: Down, losses: Tensor) -> Tensor:
-        part, c = client_side.views(self, "second", tree, down)[0]
+    def _second(self, tree: Tree, down: Down, losses: Tensor, step: int) -> Tensor:
+        part, c = client_side.views(self, "second", tree, down, step=step)[0]
         return part.second(losses, c)
 
     def _losses(self, output: Tensor, target: Tensor) -> Tensor:
@@ -179,9 +179,11 @@ class Stack(Lane):
             found["loss"] = self.end_loss(y, buffers)
         if "validation_loss" in reads:
             sizes = torch.from_numpy(self.setup.federation.validation.sizes[self.clients])
-            plain = self.own_sums("train", y, buffers)["loss"] / self.n
-            sums = self.own_sums("validation", y, buffers).get("loss", torch.zeros_like(plain))
-            value = torch.where(sizes > 0, sums / sizes.clamp_min(1), plain)
+            none = torch.zeros(len(sizes), dtype=torch.float64)
+            value = self.own_sums("validation", y, buffers).get("loss", none) / sizes.clamp_min(1)
+            if bool((sizes == 0).any()):
+                plain = self.own_sums("train", y, buffers)["loss"] / self.n
+                value = torch.where(sizes > 0, value, plain)
             found["validation_loss"] = value.to(y.dtype)
         return found
 

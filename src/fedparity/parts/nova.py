@@ -45,10 +45,6 @@ class Nova(Part):
     name = "nova"
     paper = "Wang et al. 2020 (FedNova)"
 
-    @property
-    def hooks(self) -> frozenset[str]:
-        return frozenset({"weigh"})
-
     def validate(self, ctx: Context) -> None:
         if ctx.solver.optimizer != "sgd":
             raise InputError("'nova' needs SGD on the clients: its normalisation has no Adam form")

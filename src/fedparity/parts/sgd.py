@@ -41,6 +41,7 @@ class FedSGD(Part):
     paper = "McMahan et al. 2017 (FedSGD)"
     learns = "its full gradient"
     trains = False
+    needs = frozenset({"plain_sgd"})
 
     @property
     def reads(self) -> frozenset[Fact]:

@@ -27,10 +27,6 @@ class Uniform(Part):
     paper = "-"
     replaces = frozenset({"weigh"})
 
-    @property
-    def hooks(self) -> frozenset[str]:
-        return frozenset({"weigh"})
-
     def neutral(self) -> Part:
         return Uniform()
 
