@@ -2,7 +2,8 @@
 
     python benchmarks/rounds.py [WORKLOAD ...] [--repeats N]
 
-The contestants alternate; the median of the repeats is shown, and the ratio to the plain loop.
+The contestants alternate; the median of the repeats is shown, and the ratio to the plain loop with
+one thread or with all, whichever is faster.
 """
 
 from __future__ import annotations
@@ -35,13 +36,25 @@ class Rounds:
             self.run.round(self.state)
 
 
+class OneThread:
+    """A contestant with one thread inside an operation."""
+
+    def __init__(self, runner: Callable[[], None]) -> None:
+        self.runner = runner
+
+    def __call__(self) -> None:
+        with intraop(1):
+            self.runner()
+
+
 def contestants(workload: Workload) -> dict[str, Callable[[], None]]:
     chosen = workload.experiment().choice
     ours = {"loop": Rounds(workload.experiment(engine="loop"))}
     if workload.name != "cnn":
         ours["vmap"] = Rounds(workload.experiment(engine="vmap"))
     print(f"{workload.name}: auto takes {chosen.name} ({chosen.reason})")
-    return {"plain": PlainLoop(workload.experiment()), **ours}
+    plain = PlainLoop(workload.experiment())
+    return {"plain": plain, "plain, one thread": OneThread(plain), **ours}
 
 
 def measure(workload: Workload, repeats: int) -> dict[str, float]:
@@ -67,7 +80,8 @@ def main() -> None:
         table.add_column(column, justify="right")
     for name in asked.workloads:
         found = measure(WORKLOADS[name], asked.repeats)
-        plain, loop, vmap = found["plain"], found["loop"], found.get("vmap", float("nan"))
+        plain = min(found["plain"], found["plain, one thread"])
+        loop, vmap = found["loop"], found.get("vmap", float("nan"))
         table.add_row(
             name,
             f"{plain:.1f}",

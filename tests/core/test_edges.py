@@ -138,3 +138,29 @@ def test_a_reference_of_other_rounds_warns_and_keeps_the_result():
     with pytest.warns(UserWarning, match="same round budget"):
         longer = fp.Experiment(federation, "linear", rounds=3, solver=SOLVER).run(reference=short)
     assert longer.rounds == 3
+
+
+def result(gaps: list[float], rounds: int = 5) -> fp.Result:
+    count = len(gaps)
+    numbers = {f"n_{split}": [10] * count for split in ("train", "validation", "test")}
+    names = [f"client-{k}" for k in range(count)]
+    table = {"client": names, **numbers, "test_loss": gaps, "test_lstar": [0.0] * count}
+    return fp.Result(pd.DataFrame(table), pd.DataFrame(), {"algorithm": "any"}, rounds)
+
+
+def test_levelling_down_is_warned_of_against_a_reference():
+    # The variance falls, the worst gap stays, the best gap gets worse.
+    with pytest.warns(UserWarning, match="levels down"):
+        result([1.0, 0.9, 0.8]).warn_of_levelling_down(result([1.0, 0.5, 0.1]))
+    # The worst gap falls: not levelled down, and not a word.
+    result([0.9, 0.85, 0.8]).warn_of_levelling_down(result([1.0, 0.5, 0.1]))
+
+
+@pytest.mark.filterwarnings("ignore:eagle")
+def test_the_variance_that_eagle_reached_is_recorded(tmp_path):
+    federation = unlike_clients((20, 30, 40))
+    made = fp.Experiment(federation, "linear", "eagle(target_variance=0.01)", rounds=3)
+    made.run(tmp_path / "run")
+    told = fp.Result.load(tmp_path / "run").settings["record"]["told"]["eagle"]
+    assert told["lam"] >= 0
+    assert told["gap_variance"] > 0

@@ -149,4 +149,7 @@ def _show(directory: Path) -> None:
     result, out = Result.load(directory), console()
     out.print()
     show({str(result.settings["record"]["written_as"]): result.frame}, out)
+    for part, told in result.settings["record"].get("told", {}).items():
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
+        out.print(f"\n{part} at the end, on validation: {numbers}", markup=False)
     out.print(f"\nResults in {directory}; open {directory / 'report.html'}", markup=False)

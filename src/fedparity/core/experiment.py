@@ -209,7 +209,8 @@ class Experiment:
         context = self.context(self.setup.layout.read(self.setup.module)[0])
         problems = []
         own = [p.name for p in self.setup.algorithm.parts if "personal" in p.hooks]
-        if self.keep != "last" and (own or self.setup.local_buffers):
+        buffers = self.setup.local_buffers and self.setup.layout.buffers
+        if self.keep != "last" and (own or buffers):
             problems.append(
                 f"keep='{self.keep}' keeps shared parameters, but clients are evaluated with what "
                 f"{own[0] if own else 'buffers'!r} keeps on them: use keep='last'"

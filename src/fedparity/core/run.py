@@ -288,6 +288,8 @@ class Run:
             state.server = state.server._replace(x=state.best_x, buffers=state.best_buffers)
             settings["record"]["kept_round"] = state.best_round
         shown = settings["record"].get("kept_round", state.round)
+        if told := self._told(state):
+            settings["record"]["told"] = told
         down = self._down(state)
         values: dict[str, Values] = {}
         for split in ("train", "validation", "test"):
@@ -308,8 +310,8 @@ class Run:
             self.folder.write_table(self.folder.history, self.history.table())
             save_module(module, self.folder.model)
             self.folder.write_table(self.folder.clients, clients)
-            kept = settings["record"].get("kept_round")
-            self.folder.update(experiment.rounds, **({} if kept is None else {"kept_round": kept}))
+            found = {k: v for k, v in settings["record"].items() if k in ("kept_round", "told")}
+            self.folder.update(experiment.rounds, **found)
             self.folder.finished()
         result = Result(clients, self.history.table(), settings, state.round, module, path)
         if path is not None:
