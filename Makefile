@@ -18,7 +18,8 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --doctest-modules src/fedparity tests
+	$(BIN)/pytest --doctest-modules src/fedparity
+	$(BIN)/pytest tests
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
