@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedparity import models as models
     from fedparity.core.algorithm import Algorithm as Algorithm
+    from fedparity.core.conditions import Stop as Stop
     from fedparity.core.experiment import Experiment as Experiment
-    from fedparity.core.experiment import Stop as Stop
     from fedparity.core.file import load as load
     from fedparity.core.file import resume as resume
     from fedparity.core.part import Client as Client
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "core.algorithm": ["Algorithm"],
-    "core.experiment": ["Experiment", "Stop"],
+    "core.conditions": ["Stop"],
+    "core.experiment": ["Experiment"],
     "core.file": ["load", "resume"],
     "core.part": ["Client", "Context", "Finish", "Part", "Plan"],
     "core.result": ["Result"],

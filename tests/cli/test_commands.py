@@ -19,7 +19,7 @@ from calls import DIGITS
 import fedparity as fp
 from fedparity.cli.flags import FLAGS, settings_from
 from fedparity.cli.work import free, slug
-from fedparity.core.experiment import Conditions
+from fedparity.core.conditions import Conditions
 from fedparity.core.solver import Solver
 from fedparity.data.recipe import Recipe
 

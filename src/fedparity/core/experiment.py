@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass as settings
 from torch import Tensor
 
 from fedparity.core import lstar
 from fedparity.core.algorithm import Algorithm
+from fedparity.core.conditions import Conditions, Stop
 from fedparity.core.layout import Layout
 from fedparity.core.part import Context, Part
 from fedparity.core.seeds import generator, seed_for
@@ -37,82 +36,6 @@ if TYPE_CHECKING:
     from fedparity.core.run import Watcher
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-
-@settings(frozen=True, config=ConfigDict(extra="forbid"))
-class Stop:
-    """Stop early when a validation summary has not improved.
-
-    Parameters
-    ----------
-    metric
-        A name of :data:`fedparity.metrics.SUMMARIES`.
-    patience
-        Evaluations without improvement before stopping.
-    """
-
-    metric: str = "mean_loss"
-    patience: int = Field(default=5, ge=1)
-
-
-@settings(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
-class Conditions:
-    """Everything of an experiment that is a number or a word.
-
-    Parameters
-    ----------
-    rounds
-        Rounds of communication.
-    cohort
-        Clients asked a round: a whole number, a share in (0.0, 1.0], or None for all.
-    sampling
-        How the cohort is drawn: ``uniform`` without replacement, or by ``size`` (probability
-        proportional to the examples; pairs with uniform weighting).
-    weighting
-        Aggregation weights before any part speaks: by ``size`` or ``uniform``. By default by size,
-        and uniform where clients are drawn by size.
-    drop
-        Probability that a client asked does not answer.
-    min_replies
-        A round with fewer replies changes nothing and is recorded as empty.
-    server_lr
-        Factor on the direction the server takes.
-    seed
-        The one seed of the run.
-    engine
-        ``auto``, ``loop`` or ``vmap``.
-    chunk
-        Clients in one stack of the vmap engine; None bounds its memory by itself.
-    dtype
-        ``float32`` or ``float64``.
-    buffers
-        What becomes of BatchNorm statistics: ``average``, ``local`` or ``refuse``.
-    evaluate_every
-        Evaluate all clients every so many rounds; None does so about twenty times.
-    checkpoint_every
-        Rounds between checkpoints; None writes one when ten seconds have passed.
-    keep
-        Which model is kept: ``last``, or the one with the best validation summary of this name.
-    lstar
-        Rule for the best loss alone: ``best_validation``, ``train_plateau`` or ``none``.
-    """
-
-    rounds: int = Field(default=100, ge=1)
-    cohort: int | float | None = Field(default=None, gt=0)
-    sampling: Literal["uniform", "size"] = "uniform"
-    weighting: Literal["size", "uniform"] | None = None
-    drop: float = Field(default=0.0, ge=0, lt=1)
-    min_replies: int = Field(default=1, ge=1)
-    server_lr: float = Field(default=1.0, gt=0)
-    seed: int = Field(default=0, ge=0)
-    engine: Literal["auto", "loop", "vmap"] = "auto"
-    chunk: int | None = Field(default=None, ge=1)
-    dtype: Literal["float32", "float64"] = "float32"
-    buffers: Literal["average", "local", "refuse"] = "average"
-    evaluate_every: int | None = Field(default=None, ge=1)
-    checkpoint_every: int | None = Field(default=None, ge=1)
-    keep: str = "last"
-    lstar: str = "best_validation"
 
 
 @dataclass

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from fedparity.core.algorithm import Algorithm
-from fedparity.core.experiment import Conditions, Experiment, Stop
+from fedparity.core.conditions import Conditions, Stop
+from fedparity.core.experiment import Experiment
 from fedparity.core.result import Result, load_module
 from fedparity.core.rundir import RunDir, read_yaml
 from fedparity.core.solver import Solver
