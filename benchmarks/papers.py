@@ -124,6 +124,7 @@ def fairness_columns(result: fp.Result) -> dict[str, float]:
 
 
 EBA_SOLVER = fp.Solver(lr=0.1, steps=10, batch=50, decay=0.999)
+GENTLE_EBA = fp.Solver(lr=0.01, steps=10, batch=50, decay=0.999)
 FEDEBA = Study(
     "FedEBA+, Table 1: Fashion-MNIST, 100 clients of 2 shards, 10 a round",
     500,
@@ -134,6 +135,10 @@ FEDEBA = Study(
         Setting("FedEBA(0.1)", "fedeba(tau=0.1)", EBA_SOLVER),
         Setting("Prac-FedEBA+(0.9, 0.1)", "prac_fedeba_plus(alpha=0.9, tau=0.1)", EBA_SOLVER),
         Setting("FedEBA+(0.9, 0.1)", "fedeba_plus(alpha=0.9, tau=0.1)", EBA_SOLVER),
+        Setting("FedEBA+(0.1, 0.1)", "fedeba_plus(alpha=0.1, tau=0.1)", EBA_SOLVER),
+        Setting("FedEBA+(0.9, 1)", "fedeba_plus(alpha=0.9, tau=1)", EBA_SOLVER),
+        Setting("FedEBA+(0.1, 1)", "fedeba_plus(alpha=0.1, tau=1)", EBA_SOLVER),
+        Setting("FedEBA+(0.9, 0.1), lr 0.01", "fedeba_plus(alpha=0.9, tau=0.1)", GENTLE_EBA),
     ],
     fairness_columns,
     {"cohort": 10, "lstar": "none"},
@@ -169,6 +174,8 @@ def _pgvc_rows() -> list[Setting]:
         "SGD 0.05": fp.Solver(lr=0.05, epochs=1, batch=32),
         "SGD 0.01": fp.Solver(lr=0.01, epochs=1, batch=32),
         "Adam 0.001": fp.Solver(lr=0.001, epochs=1, batch=32, optimizer="adam"),
+        "SGD 0.001": fp.Solver(lr=0.001, epochs=1, batch=32),
+        "Adam 0.0001": fp.Solver(lr=0.0001, epochs=1, batch=32, optimizer="adam"),
     }
     modes = ("scalar", "literal", "abs", "second_moment", "penalty")
     rows = []
