@@ -67,12 +67,25 @@ def test_counters_are_the_integer_buffers(module):
     assert int(layout.counters().sum()) == 1
 
 
-def test_halves_are_the_tensors_of_the_joined_vector(module):
+def test_views_are_the_tensors_of_the_vector_and_join_is_their_inverse(module):
     layout = Layout(module)
     x, _ = layout.read(module)
-    for cut in (0, layout.tail(1), layout.size):
-        halves = layout.halves(x[:cut], x[cut:])
-        assert all(torch.equal(halves[n], t) for n, t in layout.parameters(x).items())
+    named = layout.parameters(x)
+    stack = torch.stack([x, 2 * x])
+    for lead, y in (((), x), ((2,), stack)):
+        views = layout.views(y)
+        assert torch.equal(layout.join(views, torch.Size(lead)), y)
+        for slot, view in zip(layout.slots, views, strict=True):
+            assert view.shape == (*lead, *slot.shape)
+            assert torch.equal(view[0] if lead else view, named[slot.name])
+
+
+def test_a_write_to_a_view_is_a_write_to_the_vector(module):
+    layout = Layout(module)
+    x, _ = layout.read(module)
+    for view in layout.views(x):
+        view.zero_()
+    assert not x.any()
 
 
 def test_the_last_layers_by_count_and_by_name(module):

@@ -129,13 +129,12 @@ def test_scalar_takes_no_step_at_a_minimum():
     assert float(after(made)[0]) == 3.0
 
 
-@pytest.mark.parametrize("engine", ["loop", "vmap"])
+@pytest.mark.parametrize(("engine", "within"), [("loop", 0.0), ("vmap", 1e-12)])
 @pytest.mark.parametrize("algorithm", ["pgvc(layers=0)", "pgvc(mode=penalty, kappa=0)"])
-def test_without_layers_or_penalty_it_is_fedavg_to_the_bit(algorithm, engine):
+def test_without_layers_or_penalty_it_is_fedavg(algorithm, engine, within):
     several = Solver(lr=0.1, steps=3, batch=4)
-    assert torch.equal(
-        net(algorithm, engine, several, rounds=2), net("fedavg", engine, several, rounds=2)
-    )
+    made, fedavg = (net(a, engine, several, rounds=2) for a in (algorithm, "fedavg"))
+    assert float((made - fedavg).abs().max()) <= within
 
 
 @pytest.mark.parametrize("mode", MODES)

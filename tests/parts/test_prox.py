@@ -11,15 +11,15 @@ import fedparity as fp
 NET = "mlp(hidden=4)"
 
 
-@pytest.mark.parametrize("engine", ["loop", "vmap"])
-def test_without_pull_it_is_fedavg_to_the_bit(unlike, engine):
+@pytest.mark.parametrize(("engine", "within"), [("loop", 0.0), ("vmap", 1e-12)])
+def test_without_pull_it_is_fedavg(unlike, engine, within):
     solver = fp.Solver(lr=0.1, steps=3, batch=4)
     for weighting in ("size", "uniform"):
         one, other = (
             after(bench(unlike, a, solver=solver, model=NET, engine=engine, weighting=weighting), 3)
             for a in ("prox(mu=0)", "fedavg")
         )
-        assert torch.equal(one, other)
+        assert float((one - other).abs().max()) <= within
 
 
 def test_the_first_local_step_is_unaffected(unlike):

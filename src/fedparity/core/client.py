@@ -73,14 +73,20 @@ class Lane(Protocol):
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
         """Return the mean training loss at each client's own parameters."""
 
+    def begin(self, y: Tensor, buffers: Tensor) -> None:
+        """Take in where training starts."""
+
+    def descend(self, step: int, tree: Tree, down: Down) -> None:
+        """Take a plain step from where the lane stands; one that has done its steps stays."""
+
+    def stand(self) -> Tensor:
+        """Return where the lane stands after plain steps."""
+
     def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
         """Return the batch gradient and that of the ``second`` hook (empty if there is none)."""
 
     def running(self, step: int) -> Tensor | None:
         """Return which clients still train at ``step``, shaped to select rows; None if all do."""
-
-    def begin(self, buffers: Tensor) -> None:
-        """Set the buffers before training."""
 
     def end(self) -> Tensor:
         """Return the buffers after training."""
@@ -126,16 +132,50 @@ def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
 def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     """Run one client's part of a round: start, local steps, finish."""
     algorithm, solver = lane.algorithm, lane.solver
-    tree, y = _begin(lane, down, buffers, state, algorithm.train_reads)
-    anchor = y
+    tree, anchor = _begin(lane, down, buffers, state, algorithm.train_reads)
+    lane.begin(anchor, buffers)
+    steps = lane.longest if algorithm.trains else 0
+    if solver.plain and not algorithm.having("grad"):
+        y, first = _plain_steps(lane, steps, tree, down, anchor)
+    else:
+        y, first = _steps(lane, steps, tree, down, anchor)
+    ended = lane.end()
 
-    lane.begin(buffers)
-    slots = solver.slots(y)
+    delta = y - anchor
+    if not algorithm.having("finish"):
+        return Up({}, delta, ended, state)
+    facts = dict(tree["facts"])
+    if "first" in algorithm.train_reads:
+        facts["first"] = first
+    if "end_loss" in algorithm.train_reads:
+        facts["end_loss"] = lane.end_loss(y, ended)
+    tree = {**tree, "facts": facts}
+    delta, reports, states = lane.lift(lambda tree, delta, y: _finish(lane, tree, down, delta, y))(
+        tree, delta, y
+    )
+    return Up(reports, delta, ended, states)
+
+
+def _plain_steps(
+    lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Take steps ``y - lr * g``, in place; return the last ``y`` and the first."""
+    first = anchor
+    for step in range(steps):
+        lane.descend(step, tree, down)
+        if step == 0 and "first" in lane.algorithm.train_reads:
+            first = lane.stand()
+    return (lane.stand() if steps else anchor), first
+
+
+def _steps(lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor) -> tuple[Tensor, Tensor]:
+    """Take steps of any rule, corrected by parts; return the last ``y`` and the first."""
+    solver, correcting = lane.solver, lane.algorithm.having("grad")
     correct = lane.lift(lambda tree, g, second, y: _grad(lane, tree, down, g, second, y, step))
-    first = y
-    for step in range(lane.longest if algorithm.trains else 0):
+    y, first, slots = anchor, anchor, solver.slots(anchor)
+    for step in range(steps):
         g, second = lane.gradient(y, step, tree, down)
-        if algorithm.having("grad"):
+        if correcting:
             g = correct(tree, g, second, y)
         moved, after = solver.update(y, g, slots, down.lr, step)
         running = lane.running(step)
@@ -145,21 +185,7 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
             y = torch.where(running, moved, y)
             slots = tuple(torch.where(running, a, b) for a, b in zip(after, slots, strict=True))
         first = y if step == 0 else first
-    ended = lane.end()
-
-    delta = y - anchor
-    facts = dict(tree["facts"])
-    if "first" in algorithm.train_reads:
-        facts["first"] = first
-    if "end_loss" in algorithm.train_reads:
-        facts["end_loss"] = lane.end_loss(y, ended)
-    tree = {**tree, "facts": facts}
-    if not algorithm.having("finish"):
-        return Up({}, delta, ended, state)
-    delta, reports, states = lane.lift(lambda tree, delta, y: _finish(lane, tree, down, delta, y))(
-        tree, delta, y
-    )
-    return Up(reports, delta, ended, states)
+    return y, first
 
 
 def personal(lane: Lane, down: Down, state: Named) -> Tensor:

@@ -6,7 +6,7 @@ second one, in the same floating type, whose counters are cast back to integers 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -76,14 +76,17 @@ class Layout:
             for slot, piece in zip(self.slots, torch.split(x, self._sizes), strict=True)
         }
 
-    def halves(self, head: Tensor, tail: Tensor) -> dict[str, Tensor]:
-        """Return the named tensors of ``cat([head, tail])`` without joining the two."""
-        cut = sum(slot.start < len(head) for slot in self.slots)
-        pieces = [
-            *(torch.split(head, self._sizes[:cut]) if cut else ()),
-            *(torch.split(tail, self._sizes[cut:]) if cut < len(self.slots) else ()),
+    def views(self, y: Tensor) -> list[Tensor]:
+        """Return the tensors of ``y``, ``[..., d]``, as views ``[..., *shape]``, slot by slot."""
+        pieces = torch.split(y, self._sizes, dim=-1)
+        return [
+            piece.view(*y.shape[:-1], *slot.shape)
+            for slot, piece in zip(self.slots, pieces, strict=True)
         ]
-        return {s.name: p.view(s.shape) for s, p in zip(self.slots, pieces, strict=True)}
+
+    def join(self, pieces: Sequence[Tensor], lead: torch.Size) -> Tensor:
+        """Return tensors slot by slot, ``[*lead, *shape]`` each, as one ``[*lead, d]``."""
+        return torch.cat([piece.reshape(*lead, -1) for piece in pieces], -1)
 
     def buffer_tensors(self, b: Tensor) -> dict[str, Tensor]:
         """Return the named buffers of the flat vector ``b``, each in its own dtype, as copies."""

@@ -28,9 +28,14 @@ Keys = npt.NDArray[np.uint64]
 
 
 def _mix(z: Keys) -> Keys:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX_1)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX_2)
-    return z ^ (z >> np.uint64(31))
+    """Return the keys mixed; they are overwritten, so they must be the caller's own."""
+    shifted = np.empty_like(z)
+    for by, factor in ((30, MIX_1), (27, MIX_2), (31, None)):
+        np.right_shift(z, np.uint64(by), out=shifted)
+        np.bitwise_xor(z, shifted, out=z)
+        if factor is not None:
+            np.multiply(z, np.uint64(factor), out=z)
+    return z
 
 
 @lru_cache(maxsize=256)
@@ -61,19 +66,25 @@ def generator(run: int, purpose: str, round: int = 0, client: int = 0) -> np.ran
     return np.random.Generator(np.random.Philox(seed_for(run, purpose, round, client)))
 
 
-def permutations(seeds: Keys, epochs: int, n: int) -> npt.NDArray[np.int64]:
+def permutations(
+    seeds: Keys, epochs: int, n: int, first: int | None = None
+) -> npt.NDArray[np.int64]:
     """Return ``[len(seeds), epochs, n]``: one permutation of ``range(n)`` a seed and epoch.
 
-    The position is kept in the low bits of the sort key, so that no two keys are equal and the
-    order does not depend on the sorting algorithm.
+    Of each only the ``first`` places, if given. The position is kept in the low bits of the sort
+    key, so that no two keys are equal and the order does not depend on the sorting algorithm.
     """
     bits = max(1, int(n - 1).bit_length())
-    count = np.arange(epochs * n, dtype=np.uint64).reshape(epochs, n)
-    keys = _mix(seeds[:, None, None] + (count + np.uint64(1)) * np.uint64(GAMMA))
-    place = np.arange(n, dtype=np.uint64)
+    count = np.arange(1, epochs * n + 1, dtype=np.uint64).reshape(epochs, n) * np.uint64(GAMMA)
+    keys = _mix(seeds[:, None, None] + count)
     low = np.uint64((1 << bits) - 1)
-    keys = np.sort((keys & ~low) | place, axis=-1)
-    return (keys & low).astype(np.int64)
+    keys &= ~low
+    keys |= np.arange(n, dtype=np.uint64)
+    if first is not None and first < n:
+        keys = np.partition(keys, first - 1, axis=-1)[..., :first]
+    keys = np.sort(keys, axis=-1)
+    keys &= low
+    return keys.view(np.int64)
 
 
 def uniform(seed: Tensor, draw: int, size: int, dtype: torch.dtype) -> Tensor:

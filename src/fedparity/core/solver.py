@@ -118,8 +118,10 @@ class Solver:
             step = np.arange(steps)
             place = (step % per_epoch)[:, None] * self.batch + np.arange(width)
             inside = place < size
-            orders = permutations(seeds[rows], int(step[-1]) // per_epoch + 1, int(size))
-            chosen = orders[:, (step // per_epoch)[:, None], np.minimum(place, size - 1)]
+            epochs = int(step[-1]) // per_epoch + 1
+            used = min(size, steps * self.batch) if epochs == 1 else size
+            orders = permutations(seeds[rows], epochs, int(size), int(used))
+            chosen = orders[:, (step // per_epoch)[:, None], np.minimum(place, used - 1)]
             index[rows, :steps] = chosen
             mask[rows, :steps] = inside
         return BatchPlan(index, mask)

@@ -15,6 +15,8 @@ from fedparity.core.augmentation import Augment
 from fedparity.errors import InputError
 
 Factory = Callable[..., nn.Module]
+Slope = Callable[[Tensor, Tensor], Tensor]
+"""``(output, target)`` of single examples to the derivative of their losses in the output."""
 
 
 class Task:
@@ -64,6 +66,12 @@ class Classification(Task):
     def losses(self, output: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(output, target, reduction="none")
 
+    def slope(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the derivative of each loss in its output: softmax minus the label."""
+        found = output.softmax(-1)
+        label = target[:, None]
+        return found.scatter_add_(1, label, found.new_full((1, 1), -1.0).expand_as(label))
+
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"accuracy": (output.argmax(-1) == target).to(output.dtype)}
 
@@ -75,6 +83,10 @@ class Regression(Task):
 
     def losses(self, output: Tensor, target: Tensor) -> Tensor:
         return (output.reshape(target.shape) - target).square()
+
+    def slope(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the derivative of each loss in its output: twice the error."""
+        return 2 * (output - target.view_as(output))
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"error": (output.reshape(target.shape) - target).abs()}
@@ -101,6 +113,14 @@ TASKS: dict[str, type[Task]] = {
     "regression": Regression,
     "next_token": NextToken,
 }
+
+
+def slope_of(task: Task) -> Slope | None:
+    """Return the derivative of the task's loss, if it is written beside that very loss."""
+    for kind in type(task).__mro__:
+        if "losses" in vars(kind):
+            return getattr(task, "slope", None) if "slope" in vars(kind) else None
+    return None
 
 
 def _importable(factory: Factory) -> str | None:

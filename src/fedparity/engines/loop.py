@@ -7,10 +7,7 @@ of one flat vector, so the bits do not depend on how many clients run at once.
 from __future__ import annotations
 
 import copy
-import os
-import queue
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -26,7 +23,9 @@ from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor, seed_for
 from fedparity.data import Split
 from fedparity.engines.blame import blame
+from fedparity.engines.crew import Crew, cores
 from fedparity.engines.evaluation import Values, blocks, joined, measure, measure_block
+from fedparity.engines.gradients import Pieces, descend, gradient_of
 from fedparity.engines.judging import judged
 from fedparity.engines.setup import Engine, Ids, Setup, join, known_lstar, rows_of
 from fedparity.errors import ClientError, InputError
@@ -37,16 +36,15 @@ FILLS_A_CORE = 1_000_000
 
 
 class Desk:
-    """A module whose parameters and gradients are views of two flat vectors."""
+    """A module whose parameters are views of one flat vector."""
 
     def __init__(self, module: nn.Module, layout: Layout) -> None:
         self.module = copy.deepcopy(module)
         self.layout = layout
         self.x, _ = layout.read(self.module)
-        self.g = torch.zeros_like(self.x)
-        for slot, parameter in zip(layout.slots, self.module.parameters(), strict=True):
-            parameter.data = self.x[slot.start : slot.stop].view(slot.shape)
-            parameter.grad = self.g[slot.start : slot.stop].view(slot.shape)
+        self.parameters = tuple(self.module.parameters())
+        for parameter, view in zip(self.parameters, layout.views(self.x), strict=True):
+            parameter.data = view
         self.buffers = [b for _, b in self.module.named_buffers()]
 
     def place(self, x: Tensor) -> None:
@@ -92,7 +90,8 @@ class OneClient(Lane):
     def running(self, step: int) -> Tensor | None:
         return None
 
-    def begin(self, buffers: Tensor) -> None:
+    def begin(self, y: Tensor, buffers: Tensor) -> None:
+        self.desk.place(y)
         self.desk.place_buffers(buffers)
         self.desk.module.train()
 
@@ -104,12 +103,23 @@ class OneClient(Lane):
         if self.plan is None:
             return self.x, self.y
         rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
-        return self.x[rows], self.y[rows]
+        return self.x.index_select(0, rows), self.y.index_select(0, rows)
+
+    def descend(self, step: int, tree: Tree, down: Down) -> None:
+        pieces, _ = self._pieces(step, tree, down)
+        descend(self.desk.parameters, pieces, down.lr)
+
+    def stand(self) -> Tensor:
+        return self.desk.x.clone()
 
     def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
+        self.desk.place(y)
+        pieces, second = self._pieces(step, tree, down)
+        return self.layout.join(pieces, torch.Size()), second
+
+    def _pieces(self, step: int, tree: Tree, down: Down) -> tuple[Pieces, Tensor]:
+        """Return the gradient by slot where the desk stands."""
         desk, algorithm = self.desk, self.algorithm
-        desk.place(y)
-        desk.g.zero_()
         inputs, target = self.batch(step)
         output = desk.module(inputs)
         losses = self.setup.task.losses(output, target)
@@ -125,10 +135,9 @@ class OneClient(Lane):
         ):
             losses = part.loss(losses, output, target, c)
         second = (
-            self._second(losses, step, tree, down) if algorithm.having("second") else desk.g[:0]
+            self._second(losses, step, tree, down) if algorithm.having("second") else desk.x[:0]
         )
-        torch.autograd.backward(losses.mean())
-        return desk.g.clone(), second
+        return gradient_of(losses.mean(), desk.parameters), second
 
     def _predict(self, inputs: Tensor) -> Tensor:
         """Return the output on other inputs, which leave no trace in the buffers."""
@@ -140,16 +149,14 @@ class OneClient(Lane):
         part, c = client_side.views(self, "second", tree, down, step=step)[0]
         start = part.second_from(self.layout)
         found = torch.zeros_like(self.desk.x)
-        last = [
+        last = tuple(
             parameter
-            for slot, parameter in zip(
-                self.layout.slots, self.desk.module.parameters(), strict=True
-            )
+            for slot, parameter in zip(self.layout.slots, self.desk.parameters, strict=True)
             if slot.start >= start
-        ]
+        )
         if last:
-            grads = torch.autograd.grad(part.second(losses, c).mean(), last, retain_graph=True)
-            found[start:] = torch.cat([g.reshape(-1) for g in grads])
+            grads = gradient_of(part.second(losses, c).mean(), last, retain_graph=True)
+            found[start:] = self.layout.join(grads, torch.Size())
         return found
 
     def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
@@ -186,11 +193,12 @@ class OneClient(Lane):
     def _full_gradient(self) -> Tensor:
         desk = self.desk
         desk.module.eval()
-        desk.g.zero_()
+        total = torch.zeros_like(desk.x)
         for rows in blocks(self.x):
             losses = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
-            torch.autograd.backward(losses.sum() / len(self.x))
-        return desk.g.clone()
+            grads = gradient_of(losses.sum() / len(self.x), desk.parameters)
+            total += self.layout.join(grads, torch.Size())
+        return total
 
 
 def fills_a_core(setup: Setup) -> bool:
@@ -207,21 +215,11 @@ class LoopEngine(Engine):
     def __init__(self, setup: Setup, workers: int | None = None, random: bool = False) -> None:
         super().__init__(setup)
         self.random = random
-        self.workers = 1 if random else workers or self._workers()
-        self._desks: queue.SimpleQueue[Desk] = queue.SimpleQueue()
-        for _ in range(self.workers):
-            self._desks.put(Desk(setup.module, setup.layout))
-        self._pool = (
-            ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(1,))
-            if self.workers > 1
-            else None
-        )
+        wanted = 1 if random else workers or self._workers()
+        self.crew = Crew([Desk(setup.module, setup.layout) for _ in range(wanted)])
 
     def _workers(self) -> int:
-        if not fills_a_core(self.setup):
-            return 1
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return min(cores or 1, len(self.setup.federation))
+        return min(cores(), len(self.setup.federation)) if fills_a_core(self.setup) else 1
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         def one(row: int, desk: Desk) -> Up:
@@ -255,7 +253,7 @@ class LoopEngine(Engine):
             return measure_block(self.setup.task, desk.module, split.x[rows], split.y[rows])
 
         todo = blocks(split.x)
-        return joined(self._run(len(todo), one))
+        return joined(self.crew.run(len(todo), one))
 
     def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
         data = getattr(self.setup.federation, split)
@@ -267,13 +265,12 @@ class LoopEngine(Engine):
             found = measure(self.setup.task, desk.module, inputs, target)
             return {key: float(value.double().mean()) for key, value in found.items()}
 
-        rows = self._run(len(clients), one)
+        rows = self.crew.run(len(clients), one)
         keys = dict.fromkeys(key for row in rows for key in row)
         return {key: np.asarray([row.get(key, np.nan) for row in rows]) for key in keys}
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        self.crew.close()
 
     def _each(self, count: int, one: Callable[[int, Desk], T], down: Down, clients: Ids) -> list[T]:
         def guarded(row: int, desk: Desk) -> T:
@@ -285,18 +282,7 @@ class LoopEngine(Engine):
                 name = self.setup.federation.names[int(clients[row])]
                 raise blame(error, down, f"client '{name}'") from error
 
-        return self._run(count, guarded)
-
-    def _run(self, count: int, one: Callable[[int, Desk], T]) -> list[T]:
-        def at_desk(row: int) -> T:
-            desk = self._desks.get()
-            try:
-                return one(row, desk)
-            finally:
-                self._desks.put(desk)
-
-        rows: Iterable[int] = range(count)
-        return list(self._pool.map(at_desk, rows) if self._pool else map(at_desk, rows))
+        return self.crew.run(count, guarded)
 
     def _randomness(self, down: Down, client: int) -> Any:
         """Let layers that draw random numbers draw from the client's own seed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
 from fedparity.data import Split
 from fedparity.engines.blame import blame
+from fedparity.engines.chain import Chain
+from fedparity.engines.crew import Crew, cores
 from fedparity.engines.evaluation import Values, measure
 from fedparity.engines.judging import judged
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
@@ -20,6 +24,9 @@ from fedparity.errors import ClientError, InputError
 
 FLOATS = 1 << 25
 """Numbers a chunk may hold at once (parameters, gradients and inputs of its clients)."""
+
+WORTH = 1_000_000
+"""Parameters times examples of a step from which a stack is worth a thread of its own."""
 
 
 class VmapEngine(Engine):
@@ -33,33 +40,46 @@ class VmapEngine(Engine):
         batch = setup.solver.batch or int(sizes.max())
         inputs = batch * int(np.prod(setup.federation.shape))
         self.chunk = chunk or max(1, FLOATS // (4 * setup.layout.size + inputs))
+        self.chain = Chain.of(setup)
+        self._step = setup.layout.size * batch
+        # Lifting swaps parameters inside the module, so every worker has one of its own.
+        self.crew = Crew(
+            [replace(setup, module=copy.deepcopy(setup.module)) for _ in range(cores())]
+        )
 
     def _chunks(self, clients: Ids) -> list[Ids]:
         """Return rows of the cohort, similar sizes together, in chunks."""
         order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
-        return [order[i : i + self.chunk] for i in range(0, len(order), self.chunk)]
+        worth = max(1, min(self.crew.size, len(order) * self._step // WORTH))
+        width = min(self.chunk, -(-len(order) // worth))
+        return [order[i : i + width] for i in range(0, len(order), width)]
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         facts = self._facts(down, clients, buffers)
         chunks = self._chunks(clients)
         try:
-            done = [self._chunk(down, clients, rows, buffers, states, facts) for rows in chunks]
+            done = self.crew.run(
+                len(chunks),
+                lambda i, setup: self._chunk(
+                    setup, down, clients, chunks[i], buffers, states, facts
+                ),
+            )
         except (InputError, ClientError):
             raise
         except Exception as error:
             raise blame(error, down, "a stack of clients (engine 'loop' names one)") from error
         back = torch.from_numpy(np.argsort(np.concatenate(chunks)))
-        reports = rows_of(join([up.reports for up in done], stack=False), back)
+        reports = in_order([up.reports for up in done], back)
         if down.phase == "probe":
             return Up(reports)
-        deltas = torch.cat([up.deltas for up in done if up.deltas is not None])[back]
-        ended = torch.cat([up.buffers for up in done if up.buffers is not None])[back]
-        return Up(
-            reports, deltas, ended, rows_of(join([up.states for up in done], stack=False), back)
-        )
+        own = in_order(
+            [{"up": {"d": _some(up.deltas), "b": _some(up.buffers)}} for up in done], back
+        )["up"]
+        return Up(reports, own["d"], own["b"], in_order([up.states for up in done], back))
 
     def _chunk(
         self,
+        setup: Setup,
         down: Down,
         clients: Ids,
         rows: Ids,
@@ -71,7 +91,7 @@ class VmapEngine(Engine):
         each = {part: {k: v[these] for k, v in sent.items()} for part, sent in down.each.items()}
         own = Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
         known = None if facts is None else {key: value[these] for key, value in facts.items()}
-        lane = Stack(self.setup, own, clients[rows], known)
+        lane = Stack(setup, own, clients[rows], known, self.chain)
         mine = buffers[these] if buffers.dim() == 2 else buffers
         if down.phase == "probe":
             return client_side.probe(lane, own, mine, rows_of(states, these))
@@ -113,8 +133,11 @@ class VmapEngine(Engine):
         with np.errstate(invalid="ignore", divide="ignore"):
             return torch.from_numpy(sums / sizes).to(down.x.dtype)
 
+    def close(self) -> None:
+        self.crew.close()
+
     def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
-        lane = Stack(self.setup, down, clients)
+        lane = Stack(self.setup, down, clients, chain=self.chain)
         return client_side.personal(lane, down, states)
 
     def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
@@ -123,14 +146,27 @@ class VmapEngine(Engine):
         down = Down("evaluate", 0, 0.0, params[0], buffers[0])
         for start in range(0, len(clients), self.chunk):
             part = slice(start, start + self.chunk)
-            sums = Stack(self.setup, down, clients[part]).own_sums(
-                split, params[part], buffers[part]
-            )
+            stack = Stack(self.setup, down, clients[part], chain=self.chain)
+            sums = stack.own_sums(split, params[part], buffers[part])
             for key, value in sums.items():
                 column = found.setdefault(key, np.full(len(clients), np.nan))
                 with np.errstate(invalid="ignore", divide="ignore"):
                     column[part] = value.numpy() / data.sizes[clients[part]]
         return found
+
+
+def in_order(trees: list[Named], back: Tensor) -> Named:
+    """Return the rows of all chunks in the order of the cohort, copied only if they must be."""
+    still = bool((back[1:] > back[:-1]).all())
+    if len(trees) == 1:
+        return trees[0] if still else rows_of(trees[0], back)
+    joined = join(trees, stack=False)
+    return joined if still else rows_of(joined, back)
+
+
+def _some(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None
+    return tensor
 
 
 def rows_of_clients(data: Split, clients: Ids) -> tuple[Tensor, Ids]:

@@ -1,0 +1,130 @@
+r"""A chain of linear layers and activations: batched matrix products, written out.
+
+Such models (linear, mlp, and a user's own of the same kind) are the ones for which stacking pays
+most and for which lifting and recording cost most: a batched matrix product a layer and direction
+is all there is to do. With :math:`X` what a layer reads and :math:`G` the slope of the losses in
+what it gives,
+
+.. math:: \nabla W = G^\top X, \qquad \nabla b = G^\top 1, \qquad G \leftarrow G W
+
+The lifted model with autograd is the oracle of these lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from fedparity.core.task import Slope, slope_of
+from fedparity.engines.gradients import Pieces
+from fedparity.engines.setup import Setup
+
+aten = torch.ops.aten
+BACKWARD: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
+    nn.ReLU: lambda g, out: aten.threshold_backward(g, out, 0),
+    nn.Tanh: lambda g, out: aten.tanh_backward(g, out),
+    nn.Sigmoid: lambda g, out: aten.sigmoid_backward(g, out),
+}
+"""Activations whose slope is known from what they give."""
+
+
+class Chain:
+    """The layers of a model that is a chain, for a stack of clients."""
+
+    def __init__(self, layers: list[nn.Module], slope: Slope) -> None:
+        self.layers, self.slope = layers, slope
+
+    @staticmethod
+    def of(setup: Setup) -> Chain | None:
+        """Return the chain of an experiment, or None if model, loss or parts want more."""
+        slope = slope_of(setup.task)
+        layers = leaves(setup.module)
+        hooked = setup.algorithm.having("loss") or setup.algorithm.having("second")
+        if slope is None or layers is None or hooked:
+            return None
+        if len(setup.federation.shape) > 1 and not isinstance(layers[0], nn.Flatten):
+            return None
+        return Chain(layers, slope)
+
+    @torch.no_grad()
+    def outputs(self, parameters: Pieces, x: Tensor) -> Tensor:
+        """Return the outputs ``[m, B, o]`` of every client at its own parameters."""
+        return self._forward(parameters, x)[-1]
+
+    @torch.no_grad()
+    def gradient(self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor) -> Pieces:
+        """Return the gradient of the sum of losses, each times its ``share [m, B]``, by slot."""
+        found = list(parameters)
+        for place, bias, g, read in self._backward(parameters, x, target, share):
+            found[place] = torch.bmm(g.transpose(1, 2), read)
+            if bias:
+                found[place + 1] = g.sum(1)
+        return tuple(found)
+
+    @torch.no_grad()
+    def descend(
+        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor, lr: float
+    ) -> None:
+        """Take the step ``- lr * gradient``, in place and without storing the gradient."""
+        for place, bias, g, read in self._backward(parameters, x, target, share):
+            parameters[place].baddbmm_(g.transpose(1, 2), read, alpha=-lr)
+            if bias:
+                parameters[place + 1].sub_(g.sum(1), alpha=lr)
+
+    def _backward(
+        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor
+    ) -> Iterator[tuple[int, bool, Tensor, Tensor]]:
+        """Yield, last layer first, the slot of its weight, whether a bias follows, G and X."""
+        seen = self._forward(parameters, x)
+        flat = self.slope(seen[-1].flatten(0, 1), target.flatten(0, 1))
+        g = flat.view_as(seen[-1]).mul_(share[..., None])
+        place = len(parameters)
+        for depth in range(len(self.layers) - 1, -1, -1):
+            layer = self.layers[depth]
+            if isinstance(layer, nn.Linear):
+                bias = layer.bias is not None
+                place -= 2 if bias else 1
+                below = torch.bmm(g, parameters[place]) if place else g
+                yield place, bias, g, seen[depth]
+                g = below
+            elif type(layer) in BACKWARD and place:
+                g = BACKWARD[type(layer)](g, seen[depth + 1])
+
+    def _forward(self, parameters: Pieces, x: Tensor) -> list[Tensor]:
+        """Return what every layer reads, and what the last one gives."""
+        seen, place = [x], 0
+        for layer in self.layers:
+            if isinstance(layer, nn.Linear):
+                weight = parameters[place].transpose(1, 2)
+                if layer.bias is None:
+                    x = torch.bmm(x, weight)
+                else:
+                    x = torch.baddbmm(parameters[place + 1][:, None], x, weight)
+                place += 1 if layer.bias is None else 2
+            else:
+                x = x.flatten(2) if isinstance(layer, nn.Flatten) else layer(x)
+            seen.append(x)
+        return seen
+
+
+def leaves(module: nn.Module) -> list[nn.Module] | None:
+    """Return the layers of a sequence of known ones in the order they apply, else None."""
+    if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
+        return None
+    found: list[nn.Module] = []
+    for child in module:
+        inner = leaves(child) if type(child) is nn.Sequential else [child]
+        if inner is None or not all(map(_known, inner)):
+            return None
+        found += inner
+    return found if len({id(layer) for layer in found}) == len(found) > 0 else None
+
+
+def _known(layer: nn.Module) -> bool:
+    if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks:
+        return False
+    if isinstance(layer, nn.Flatten):
+        return (layer.start_dim, layer.end_dim) == (1, -1)
+    return type(layer) in (nn.Linear, nn.Identity, *BACKWARD)

@@ -1,0 +1,60 @@
+"""Workers side by side on the cores, each at a desk of its own."""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+import torch
+
+D = TypeVar("D")
+T = TypeVar("T")
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Crew(Generic[D]):
+    """As many workers as desks; one desk needs no thread.
+
+    A worker has one thread inside an operation, so that what it computes does not depend on how
+    many others there are.
+    """
+
+    def __init__(self, desks: Sequence[D]) -> None:
+        self._desks: queue.SimpleQueue[D] = queue.SimpleQueue()
+        for desk in desks:
+            self._desks.put(desk)
+        self.size = len(desks)
+        self._pool = (
+            ThreadPoolExecutor(self.size, initializer=torch.set_num_threads, initargs=(1,))
+            if self.size > 1
+            else None
+        )
+
+    def run(self, count: int, one: Callable[[int, D], T]) -> list[T]:
+        """Return ``one(piece, desk)`` of every piece of work, in order."""
+
+        def at_desk(piece: int) -> T:
+            desk = self._desks.get()
+            try:
+                return one(piece, desk)
+            finally:
+                self._desks.put(desk)
+
+        pieces: Iterable[int] = range(count)
+        if self._pool is None or count < 2:
+            return list(map(at_desk, pieces))
+        return list(self._pool.map(at_desk, pieces))
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()

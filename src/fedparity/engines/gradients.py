@@ -1,0 +1,27 @@
+"""Gradients by slot, and the plain step along them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+Pieces = tuple[Tensor, ...]
+"""One tensor a slot of the layout."""
+
+
+def gradient_of(
+    losses: Tensor, parameters: Pieces, weights: Tensor | None = None, retain_graph: bool = False
+) -> Pieces:
+    """Return the gradient of the weighted sum of losses; zeros for parameters it does not reach.
+
+    ``weights`` has the shape of ``losses``; without it ``losses`` is one number.
+    """
+    return torch.autograd.grad(
+        losses, parameters, weights, retain_graph=retain_graph, materialize_grads=True
+    )
+
+
+@torch.no_grad()
+def descend(parameters: Pieces, gradient: Pieces, lr: float) -> None:
+    """Take the step ``- lr * gradient``, in place."""
+    torch._foreach_add_(parameters, gradient, alpha=-lr)

@@ -1,0 +1,110 @@
+"""The written-out chain of linear layers against its oracle, the lifted model with autograd."""
+
+import pytest
+import torch
+from torch import nn
+
+import fedparity as fp
+from fedparity.core.client import Down
+from fedparity.core.task import Classification, Regression, slope_of
+from fedparity.engines import chain
+from fedparity.engines.chain import Chain
+from fedparity.engines.stack import Stack
+from fedparity.testing import unlike_clients
+
+SOLVER = fp.Solver(lr=0.1, steps=3, batch=4)
+
+
+def deep(shape, outputs):
+    inner = nn.Sequential(nn.Linear(5, 4, bias=False), nn.Sigmoid(), nn.Identity())
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], 5), nn.Tanh(), inner, nn.Linear(4, 3))
+
+
+def setup(model, algorithm="fedavg"):
+    federation = unlike_clients()
+    made = fp.Experiment(federation, model, algorithm=algorithm, solver=SOLVER, dtype="float64")
+    return made.setup
+
+
+def down_of(setup):
+    x, buffers = setup.layout.read(setup.module)
+    return Down("train", 1, 0.1, x, buffers)
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp(hidden=4)", deep])
+def test_its_gradient_and_its_step_are_those_of_autograd(model):
+    made = setup(model)
+    down, clients = down_of(made), torch.arange(len(made.federation)).numpy()
+    found = Chain.of(made)
+    assert found is not None
+    plain, fast = (Stack(made, down, clients, chain=c) for c in (None, found))
+    y = plain.spread(down.x) + 0.1 * torch.randn(
+        len(clients), len(down.x), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    tree = {}
+    for step in range(3):
+        slow = plain.gradient(y, step, tree, down)[0]
+        torch.testing.assert_close(fast.gradient(y, step, tree, down)[0], slow, rtol=0, atol=1e-14)
+    for lane in (plain, fast):
+        lane.begin(y, down.buffers)
+        lane.descend(0, tree, down)
+    torch.testing.assert_close(fast.stand(), plain.stand(), rtol=0, atol=1e-14)
+    by_hand = y - 0.1 * plain.gradient(y, 0, tree, down)[0]
+    torch.testing.assert_close(fast.stand(), by_hand, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda shape, outputs: nn.Linear(shape[0], outputs),
+        lambda shape, outputs: nn.Sequential(nn.Linear(shape[0], outputs), nn.Softplus()),
+        lambda shape, outputs: nn.Sequential(nn.LayerNorm(shape), nn.Linear(shape[0], outputs)),
+    ],
+)
+def test_any_other_model_is_lifted(model):
+    assert Chain.of(setup(model)) is None
+
+
+def test_a_layer_that_stands_twice_is_no_chain():
+    layer = nn.Linear(3, 3)
+    assert chain.leaves(nn.Sequential(layer, layer)) is None
+
+
+def test_a_layer_with_a_hook_is_no_chain():
+    layer = nn.Linear(3, 3)
+    layer.register_forward_hook(lambda *_: None)
+    assert chain.leaves(nn.Sequential(layer)) is None
+
+
+def test_parts_that_change_the_loss_are_lifted():
+    assert Chain.of(setup("linear", "lsr")) is None
+    assert Chain.of(setup("linear", "prox")) is not None
+
+
+@pytest.mark.parametrize("kind", [Classification, Regression])
+def test_a_slope_is_the_derivative_of_its_loss(kind):
+    task = kind("linear")
+    draw = torch.Generator().manual_seed(0)
+    output = torch.randn(5, 3 if kind is Classification else 1, generator=draw).double()
+    target = (
+        torch.randint(0, 3, (5,), generator=draw)
+        if kind is Classification
+        else torch.randn(5, generator=draw).double()
+    )
+    output.requires_grad_()
+    (slow,) = torch.autograd.grad(task.losses(output, target).sum(), output)
+    slope = slope_of(task)
+    assert slope is not None
+    torch.testing.assert_close(slope(output.detach(), target), slow, rtol=0, atol=1e-15)
+
+
+def test_a_slope_is_not_inherited_by_another_loss():
+    class Halved(Classification):
+        def losses(self, output, target):
+            return super().losses(output, target) / 2
+
+    class Renamed(Classification):
+        name = "renamed"
+
+    assert slope_of(Halved("linear")) is None
+    assert slope_of(Renamed("linear")) is not None
