@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from nets import Branching, Recurrent, dropping, normed, rarely_dropping
@@ -78,3 +79,36 @@ def test_looking_at_a_model_leaves_it_and_the_generator_alone(unlike):
     stats = experiment(unlike, normed).setup.module[1]
     assert float(stats.running_mean.abs().sum()) == 0
     assert int(stats.num_batches_tracked) == 0
+
+
+def even(clients, examples, shape):
+    x = np.zeros((clients * examples, *shape), dtype=np.float32)
+    owner = np.repeat(np.arange(clients), examples)
+    return fp.Federation.from_arrays(x, owner % 2, owner, np.full(len(x), "train"), outputs=2)
+
+
+def chosen(federation, model, **solver):
+    made = fp.Experiment(federation, model, solver=fp.Solver(**solver), lstar="none")
+    return made.choice.name
+
+
+def test_large_linear_layers_are_stacked_where_clients_keep_step():
+    assert chosen(even(4, 60, (784,)), "mlp", steps=2, batch=50) == "vmap"
+
+
+def test_large_linear_layers_loop_where_most_rows_would_idle(unlike):
+    sizes = np.array([10, 10, 10, 400])
+    owner = np.repeat(np.arange(4), sizes)
+    uneven = fp.Federation.from_arrays(
+        np.zeros((len(owner), 784), dtype=np.float32), owner % 2, owner, np.full(430, "train")
+    )
+    assert chosen(uneven, "mlp", epochs=1, batch=10) == "loop"
+    assert chosen(uneven, "mlp", steps=2, batch=10) == "vmap"
+
+
+def test_large_full_batches_loop():
+    assert chosen(even(4, 60, (784,)), "mlp", steps=1) == "loop"
+
+
+def test_convolutions_that_fill_a_core_loop():
+    assert chosen(even(2, 60, (3, 32, 32)), "cnn", steps=2, batch=50) == "loop"

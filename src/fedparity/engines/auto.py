@@ -11,14 +11,17 @@ from torch.func import functional_call, vmap
 
 from fedparity.core.solver import Solver
 from fedparity.core.task import Task
+from fedparity.engines.chain import Chain
 from fedparity.engines.loop import LoopEngine, fills_a_core, seeded
 from fedparity.engines.setup import Engine, Setup
-from fedparity.engines.vmapped import VmapEngine
+from fedparity.engines.vmapped import VmapEngine, stack_width
 from fedparity.errors import InputError, unknown
 
 ENGINES = ("auto", "loop", "vmap")
 UNEVEN = 4.0
 """How much larger than the median the largest full batch may be before padding eats the gain."""
+IDLE = 1.5
+"""How much longer than the mean client the longest may train, where idle rows cost arithmetic."""
 
 
 class Choice(NamedTuple):
@@ -35,11 +38,22 @@ def choose(setup: Setup, cohort: int) -> Choice:
         return Choice("loop", obstacle)
     if cohort < 2:
         return Choice("loop", "one client a round")
-    if fills_a_core(setup):
+    if fills_a_core(setup) and not _worth_stacking(setup):
         return Choice("loop", f"a step of {setup.layout.size:,} parameters fills a core by itself")
     if setup.solver.batch is None and sizes.max() > UNEVEN * np.median(sizes) and sizes.max() > 512:
         return Choice("loop", "full batches of very different sizes would be mostly padding")
-    return Choice("vmap", f"{cohort} clients of {setup.layout.size:,} parameters fit in one stack")
+    kind = " of linear layers" if Chain.of(setup) is not None else ""
+    return Choice(
+        "vmap", f"{cohort} clients of {setup.layout.size:,} parameters{kind} fit in one stack"
+    )
+
+
+def _worth_stacking(setup: Setup) -> bool:
+    """Tell whether large steps are faster stacked: matrix products of clients that keep step."""
+    if setup.solver.batch is None or Chain.of(setup) is None or stack_width(setup) < 2:
+        return False
+    lengths = setup.lengths(np.arange(len(setup.federation)))
+    return bool(lengths.max() <= IDLE * lengths.mean())
 
 
 def make(setup: Setup, name: str, chunk: int | None = None) -> Engine:

@@ -1,204 +1,35 @@
 """The reference engine: clients one after another, or side by side on the cores.
 
-Every client is computed with one intra-op thread by a module of its own, whose parameters are views
-of one flat vector, so the bits do not depend on how many clients run at once.
+Every client is computed with one intra-op thread at a desk of its own, so the bits do not depend on
+how many run at once. Where one client has more full batch than a worker's share, all workers share
+the blocks of each client instead.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 
 from fedparity.core import client as client_side
-from fedparity.core.client import Down, Lane, Named, Tree, Up
-from fedparity.core.layout import Layout
-from fedparity.core.part import Fact
-from fedparity.core.seeds import as_tensor, seed_for
+from fedparity.core.client import Down, Named, Up
+from fedparity.core.seeds import seed_for
 from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.crew import Crew, cores
+from fedparity.engines.desk import Desk
 from fedparity.engines.evaluation import Values, blocks, joined, measure, measure_block
-from fedparity.engines.gradients import Pieces, descend, gradient_of
-from fedparity.engines.judging import judged
-from fedparity.engines.setup import Engine, Ids, Setup, join, known_lstar, rows_of
+from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
+from fedparity.engines.single import OneClient
 from fedparity.errors import ClientError, InputError
 
 T = TypeVar("T")
 FILLS_A_CORE = 1_000_000
 """Parameters times examples a step from which arithmetic, not Python, is the cost of a step."""
-
-
-class Desk:
-    """A module whose parameters are views of one flat vector."""
-
-    def __init__(self, module: nn.Module, layout: Layout) -> None:
-        self.module = copy.deepcopy(module)
-        self.layout = layout
-        self.x, _ = layout.read(self.module)
-        self.parameters = tuple(self.module.parameters())
-        for parameter, view in zip(self.parameters, layout.views(self.x), strict=True):
-            parameter.data = view
-        self.buffers = [b for _, b in self.module.named_buffers()]
-
-    def place(self, x: Tensor) -> None:
-        """Set the parameters."""
-        self.x.copy_(x)
-
-    def place_buffers(self, b: Tensor) -> None:
-        """Set the buffers."""
-        if self.buffers:
-            for mine, new in zip(self.buffers, self.layout.buffer_tensors(b).values(), strict=True):
-                mine.copy_(new)
-
-    def read_buffers(self) -> Tensor:
-        """Return the buffers as one vector."""
-        if not self.buffers:
-            return self.x.new_zeros(0)
-        return torch.cat([b.reshape(-1).to(self.x.dtype) for b in self.buffers])
-
-
-class OneClient(Lane):
-    """A lane of a single client."""
-
-    def __init__(self, setup: Setup, desk: Desk, down: Down, client: int) -> None:
-        self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
-        self.setup, self.desk, self.client = setup, desk, client
-        self.x, self.y = setup.federation.train.client(client)
-        size, ids = np.asarray([len(self.x)]), np.asarray([client])
-        self.longest = int(setup.lengths(ids)[0])
-        self.n, self.steps = torch.tensor(len(self.x)), torch.tensor(self.longest)
-        self.seed = as_tensor(setup.seeds(down, ids, "client"))[0]
-        self.plan = (
-            self.solver.batches(setup.seeds(down, ids, "batches"), size)
-            if down.phase == "train"
-            else None
-        )
-
-    def spread(self, x: Tensor) -> Tensor:
-        return x
-
-    def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return function
-
-    def running(self, step: int) -> Tensor | None:
-        return None
-
-    def begin(self, y: Tensor, buffers: Tensor) -> None:
-        self.desk.place(y)
-        self.desk.place_buffers(buffers)
-        self.desk.module.train()
-
-    def end(self) -> Tensor:
-        return self.desk.read_buffers()
-
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Return the examples of a step: exactly those, no padding."""
-        if self.plan is None:
-            return self.x, self.y
-        rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
-        return self.x.index_select(0, rows), self.y.index_select(0, rows)
-
-    def descend(self, step: int, tree: Tree, down: Down) -> None:
-        pieces, _ = self._pieces(step, tree, down)
-        descend(self.desk.parameters, pieces, down.lr)
-
-    def stand(self) -> Tensor:
-        return self.desk.x.clone()
-
-    def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
-        self.desk.place(y)
-        pieces, second = self._pieces(step, tree, down)
-        return self.layout.join(pieces, torch.Size()), second
-
-    def _pieces(self, step: int, tree: Tree, down: Down) -> tuple[Pieces, Tensor]:
-        """Return the gradient by slot where the desk stands."""
-        desk, algorithm = self.desk, self.algorithm
-        inputs, target = self.batch(step)
-        output = desk.module(inputs)
-        losses = self.setup.task.losses(output, target)
-        for part, c in client_side.views(
-            self,
-            "loss",
-            tree,
-            down,
-            inputs=inputs,
-            predict=self._predict,
-            augment=self.setup.task.augment,
-            step=step,
-        ):
-            losses = part.loss(losses, output, target, c)
-        second = (
-            self._second(losses, step, tree, down) if algorithm.having("second") else desk.x[:0]
-        )
-        return gradient_of(losses.mean(), desk.parameters), second
-
-    def _predict(self, inputs: Tensor) -> Tensor:
-        """Return the output on other inputs, which leave no trace in the buffers."""
-        copies = {name: b.clone() for name, b in self.desk.module.named_buffers()}
-        output: Tensor = functional_call(self.desk.module, copies, (inputs,))
-        return output
-
-    def _second(self, losses: Tensor, step: int, tree: Tree, down: Down) -> Tensor:
-        part, c = client_side.views(self, "second", tree, down, step=step)[0]
-        start = part.second_from(self.layout)
-        found = torch.zeros_like(self.desk.x)
-        last = tuple(
-            parameter
-            for slot, parameter in zip(self.layout.slots, self.desk.parameters, strict=True)
-            if slot.start >= start
-        )
-        if last:
-            grads = gradient_of(part.second(losses, c).mean(), last, retain_graph=True)
-            found[start:] = self.layout.join(grads, torch.Size())
-        return found
-
-    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
-        if not reads:
-            return found
-        self.desk.place(y)
-        self.desk.place_buffers(buffers)
-        if "loss" in reads:
-            found["loss"] = self._judged_loss()
-        if "validation_loss" in reads:
-            inputs, target = self.setup.federation.validation.client(self.client)
-            found["validation_loss"] = (
-                self._loss(inputs, target) if len(inputs) else self._loss(self.x, self.y)
-            )
-        if "lstar" in reads:
-            found["lstar"] = known_lstar(self.setup)[self.client]
-        if "grad" in reads:
-            found["grad"] = self._full_gradient()
-        return found
-
-    def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
-        self.desk.place(y)
-        self.desk.place_buffers(buffers)
-        return self._judged_loss()
-
-    def _judged_loss(self) -> Tensor:
-        """Return the training loss as the algorithm judges it."""
-        return judged(self.setup, self.desk.module, self.x, self.y).mean()
-
-    def _loss(self, inputs: Tensor, target: Tensor) -> Tensor:
-        return measure(self.setup.task, self.desk.module, inputs, target)["loss"].mean()
-
-    def _full_gradient(self) -> Tensor:
-        desk = self.desk
-        desk.module.eval()
-        total = torch.zeros_like(desk.x)
-        for rows in blocks(self.x):
-            losses = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
-            grads = gradient_of(losses.sum() / len(self.x), desk.parameters)
-            total += self.layout.join(grads, torch.Size())
-        return total
 
 
 def fills_a_core(setup: Setup) -> bool:
@@ -217,20 +48,27 @@ class LoopEngine(Engine):
         self.random = random
         wanted = 1 if random else workers or self._workers()
         self.crew = Crew([Desk(setup.module, setup.layout) for _ in range(wanted)])
+        # Full batches may be worked on by the whole crew, around a desk of its own.
+        self._head = (
+            Crew([Desk(setup.module, setup.layout)]) if setup.solver.batch is None else None
+        )
 
     def _workers(self) -> int:
         return min(cores(), len(self.setup.federation)) if fills_a_core(self.setup) else 1
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
+        together = self._together(clients)
+
         def one(row: int, desk: Desk) -> Up:
-            lane = OneClient(self.setup, desk, _row(down, row), int(clients[row]))
+            crew = self.crew if together else None
+            lane = OneClient(self.setup, desk, _row(down, row), int(clients[row]), crew)
             with self._randomness(down, int(clients[row])):
                 own = buffers[row] if buffers.dim() == 2 else buffers
                 if down.phase == "probe":
                     return client_side.probe(lane, _row(down, row), own, rows_of(states, row))
                 return client_side.train(lane, _row(down, row), own, rows_of(states, row))
 
-        done = self._each(len(clients), one, down, clients)
+        done = self._each(len(clients), one, down, clients, together)
         reports = join([up.reports for up in done], stack=True)
         if down.phase == "probe":
             return Up(reports)
@@ -272,7 +110,20 @@ class LoopEngine(Engine):
     def close(self) -> None:
         self.crew.close()
 
-    def _each(self, count: int, one: Callable[[int, Desk], T], down: Down, clients: Ids) -> list[T]:
+    def _together(self, clients: Ids) -> bool:
+        """Tell whether one client is more than a worker's share, so that all work on each."""
+        sizes = self.setup.federation.train.sizes[clients]
+        uneven = int(sizes.max()) * self.crew.size > int(sizes.sum())
+        return self._head is not None and self.crew.size > 1 and uneven
+
+    def _each(
+        self,
+        count: int,
+        one: Callable[[int, Desk], T],
+        down: Down,
+        clients: Ids,
+        together: bool = False,
+    ) -> list[T]:
         def guarded(row: int, desk: Desk) -> T:
             try:
                 return one(row, desk)
@@ -282,7 +133,8 @@ class LoopEngine(Engine):
                 name = self.setup.federation.names[int(clients[row])]
                 raise blame(error, down, f"client '{name}'") from error
 
-        return self.crew.run(count, guarded)
+        crew = self._head if together and self._head is not None else self.crew
+        return crew.run(count, guarded)
 
     def _randomness(self, down: Down, client: int) -> Any:
         """Let layers that draw random numbers draw from the client's own seed."""

@@ -36,12 +36,9 @@ class VmapEngine(Engine):
 
     def __init__(self, setup: Setup, chunk: int | None = None) -> None:
         super().__init__(setup)
-        sizes = setup.federation.train.sizes
-        batch = setup.solver.batch or int(sizes.max())
-        inputs = batch * int(np.prod(setup.federation.shape))
-        self.chunk = chunk or max(1, FLOATS // (4 * setup.layout.size + inputs))
+        self.chunk = chunk or stack_width(setup)
         self.chain = Chain.of(setup)
-        self._step = setup.layout.size * batch
+        self._step = setup.layout.size * _batch(setup)
         # Lifting swaps parameters inside the module, so every worker has one of its own.
         self.crew = Crew(
             [replace(setup, module=copy.deepcopy(setup.module)) for _ in range(cores())]
@@ -153,6 +150,16 @@ class VmapEngine(Engine):
                 with np.errstate(invalid="ignore", divide="ignore"):
                     column[part] = value.numpy() / data.sizes[clients[part]]
         return found
+
+
+def stack_width(setup: Setup) -> int:
+    """Return how many clients fit into one stack."""
+    inputs = _batch(setup) * int(np.prod(setup.federation.shape))
+    return max(1, FLOATS // (4 * setup.layout.size + inputs))
+
+
+def _batch(setup: Setup) -> int:
+    return setup.solver.batch or int(setup.federation.train.sizes.max())
 
 
 def in_order(trees: list[Named], back: Tensor) -> Named:

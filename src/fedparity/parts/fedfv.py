@@ -16,8 +16,9 @@ from typing_extensions import Self
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors
 from fedparity.core.seeds import generator
 
-COLUMNS = 1 << 16
-"""Columns of the updates converted to float64 at once, so that no second matrix is held."""
+COLUMNS = 1 << 12
+"""Columns of the updates converted to float64 at once: they stay in cache, and no second matrix
+is held."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -104,7 +105,7 @@ class FedFV(Part):
         if self.tau == 0:
             return {}
         return {
-            "updates": x.new_zeros(self.tau, ctx.cohort, len(x)),
+            **{_slot(i): x.new_zeros(ctx.cohort, len(x)) for i in range(self.tau)},
             "who": torch.full((self.tau, ctx.cohort), -1),
             "when": torch.full((self.tau,), -1),
         }
@@ -115,23 +116,23 @@ class FedFV(Part):
     def combine(
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
-        updates = -deltas
+        # Everything below is odd in the updates, so the sign of G = -D is left to the end: D is
+        # projected as it is, and kept as it is.
         weights = (w if self.mean == "given" else ctx.uniform).double()
-        gram = gram_matrix(updates)
+        gram = gram_matrix(deltas)
         coefficients = self._internal(gram, up["loss"], ctx)
-        g = mixture(weights @ coefficients, updates)
-        target = mixture(weights, updates).norm()
+        direction, plain = mixtures(torch.stack([weights @ coefficients, weights]), deltas)
 
         t = ctx.round - 1
         if self.tau and t >= self.tau:
-            g = self._external(g, updates, s, ctx)
-        length = g.norm()
+            direction = self._external(direction, deltas, s, ctx)
+        length = direction.norm()
         # What is left of updates that cancel is rounding: rescaling would make a step of it.
         rounding = 16 * torch.finfo(deltas.dtype).eps * (weights @ gram.diagonal().sqrt())
         if float(length) <= float(rounding):
-            return torch.zeros_like(deltas[0]), self._remember(updates, s, ctx)
-        direction = -(g * (target / length)).to(deltas.dtype)
-        return direction, self._remember(updates, s, ctx)
+            return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
+        direction *= plain.norm() / length
+        return direction.to(deltas.dtype), self._remember(deltas, s, ctx)
 
     def _internal(self, gram: Tensor, losses: Tensor, ctx: Context) -> Tensor:
         """Return the projected updates as rows of coefficients on the original ones."""
@@ -157,21 +158,21 @@ class FedFV(Part):
 
     def _external(self, g: Tensor, updates: Tensor, s: Tensors, ctx: Context) -> Tensor:
         """Project the average off the conflicting updates of each past round, oldest first."""
-        for past in self._past(updates, s, ctx):
-            products = past.double() @ g
-            total = past[products < 0].double().sum(0)
+        for who, past in self._past(updates, s, ctx):
+            conflicts = who & (inner_products(past, g) < 0)
+            (total,) = mixtures(conflicts.double()[None], past)
             product = g @ total
             if float(product) < 0:
                 g = g - product / (total @ total) * total
         return g
 
-    def _past(self, updates: Tensor, s: Tensors, ctx: Context) -> Iterator[Tensor]:
-        """Yield each past round's updates of clients who have not come back since."""
+    def _past(self, updates: Tensor, s: Tensors, ctx: Context) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield each past round's updates, and which are of clients who did not come back since."""
         t = ctx.round - 1
         offsets = range(self.tau, 0, -1) if self.window == "paper" else range(self.tau - 1, -1, -1)
         for offset in offsets:
             if offset == 0:
-                yield updates
+                yield torch.ones(len(updates), dtype=torch.bool), updates
                 continue
             slot = (t - offset) % self.tau
             if int(s["when"][slot]) != t - offset:
@@ -179,17 +180,23 @@ class FedFV(Part):
             who = s["who"][slot]
             between = [i for i in range(1, offset) if int(s["when"][(t - i) % self.tau]) == t - i]
             later = torch.cat([ctx.clients, *(s["who"][(t - i) % self.tau] for i in between)])
-            yield s["updates"][slot][(who >= 0) & ~torch.isin(who, later)]
+            yield (who >= 0) & ~torch.isin(who, later), s[_slot(slot)]
 
     def _remember(self, updates: Tensor, s: Tensors, ctx: Context) -> Tensors:
         if self.tau == 0:
             return s
         t, m = ctx.round - 1, len(updates)
         slot = t % self.tau
-        kept, who, when = s["updates"].clone(), s["who"].clone(), s["when"].clone()
-        kept[slot], who[slot] = 0.0, -1
-        kept[slot, :m], who[slot, :m], when[slot] = updates, ctx.clients, t
-        return {"updates": kept, "who": who, "when": when}
+        who, when = s["who"].clone(), s["when"].clone()
+        who[slot], who[slot, :m], when[slot] = -1, ctx.clients, t
+        if m < ctx.cohort:
+            updates = torch.cat([updates, updates.new_zeros(ctx.cohort - m, updates.shape[1])])
+        return {**s, _slot(slot): updates, "who": who, "when": when}
+
+
+def _slot(place: int) -> str:
+    """Return the name under which a past round's updates are kept."""
+    return f"updates{place}"
 
 
 def gram_matrix(updates: Tensor) -> Tensor:
@@ -201,6 +208,17 @@ def gram_matrix(updates: Tensor) -> Tensor:
     return total
 
 
-def mixture(coefficients: Tensor, updates: Tensor) -> Tensor:
-    """Return the combination of the rows with these coefficients, in float64."""
-    return torch.cat([coefficients @ c.double() for c in torch.split(updates, COLUMNS, dim=1)])
+def mixtures(coefficients: Tensor, updates: Tensor) -> Tensor:
+    """Return combinations of the rows, one a row of coefficients, in float64."""
+    pieces = torch.split(updates, COLUMNS, dim=1)
+    return torch.cat([coefficients @ columns.double() for columns in pieces], 1)
+
+
+def inner_products(updates: Tensor, g: Tensor) -> Tensor:
+    """Return the inner product of every row with ``g``, in float64."""
+    total = torch.zeros(len(updates), dtype=torch.float64)
+    for columns, part in zip(
+        torch.split(updates, COLUMNS, dim=1), torch.split(g, COLUMNS), strict=True
+    ):
+        total += columns.double() @ part
+    return total

@@ -1,0 +1,190 @@
+"""A lane of a single client: what the loop engine and a Flower node compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedparity.core import client as client_side
+from fedparity.core.client import Down, Lane, Tree
+from fedparity.core.part import Fact
+from fedparity.core.seeds import as_tensor
+from fedparity.engines.crew import Crew
+from fedparity.engines.desk import Desk
+from fedparity.engines.evaluation import blocks, measure
+from fedparity.engines.gradients import Pieces, descend, gradient_of
+from fedparity.engines.judging import judged
+from fedparity.engines.setup import Setup, known_lstar
+
+
+class OneClient(Lane):
+    """A lane of a single client."""
+
+    def __init__(
+        self, setup: Setup, desk: Desk, down: Down, client: int, crew: Crew[Desk] | None = None
+    ) -> None:
+        self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
+        self.setup, self.desk, self.client = setup, desk, client
+        self.x, self.y = setup.federation.train.client(client)
+        size, ids = np.asarray([len(self.x)]), np.asarray([client])
+        self.longest = int(setup.lengths(ids)[0])
+        self.n, self.steps = torch.tensor(len(self.x)), torch.tensor(self.longest)
+        self.seed = as_tensor(setup.seeds(down, ids, "client"))[0]
+        self.plan = (
+            self.solver.batches(setup.seeds(down, ids, "batches"), size)
+            if down.phase == "train"
+            else None
+        )
+        hooked = self.algorithm.having("loss") or self.algorithm.having("second")
+        whole = self.plan is not None or hooked or self.layout.buffers
+        self._blocks = [] if whole else blocks(self.x)
+        self._crew = crew if crew is not None else Crew([desk])
+
+    def spread(self, x: Tensor) -> Tensor:
+        return x
+
+    def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+
+    def running(self, step: int) -> Tensor | None:
+        return None
+
+    def begin(self, y: Tensor, buffers: Tensor) -> None:
+        self.desk.place(y)
+        self.desk.place_buffers(buffers)
+        self.desk.module.train()
+
+    def end(self) -> Tensor:
+        return self.desk.read_buffers()
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return the examples of a step: exactly those, no padding."""
+        if self.plan is None:
+            return self.x, self.y
+        rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
+        return self.x.index_select(0, rows), self.y.index_select(0, rows)
+
+    def descend(self, step: int, tree: Tree, down: Down) -> None:
+        pieces, _ = self._pieces(step, tree, down)
+        descend(self.desk.parameters, pieces, down.lr)
+
+    def stand(self) -> Tensor:
+        return self.desk.read()
+
+    def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
+        self.desk.place(y)
+        pieces, second = self._pieces(step, tree, down)
+        return self.layout.join(pieces, torch.Size()), second
+
+    def _pieces(self, step: int, tree: Tree, down: Down) -> tuple[Pieces, Tensor]:
+        """Return the gradient by slot where the desk stands."""
+        if len(self._blocks) > 1:
+            return self._block_by_block(), self.desk.parameters[0].new_zeros(0)
+        desk, algorithm = self.desk, self.algorithm
+        inputs, target = self.batch(step)
+        output = desk.module(inputs)
+        losses = self.setup.task.losses(output, target)
+        for part, c in client_side.views(
+            self,
+            "loss",
+            tree,
+            down,
+            inputs=inputs,
+            predict=self._predict,
+            augment=self.setup.task.augment,
+            step=step,
+        ):
+            losses = part.loss(losses, output, target, c)
+        second = (
+            self._second(losses, step, tree, down)
+            if algorithm.having("second")
+            else losses.new_zeros(0)
+        )
+        return gradient_of(losses.mean(), desk.parameters), second
+
+    def _block_by_block(self) -> Pieces:
+        """Return the gradient of a large full batch: the blocks' gradients, added in order."""
+        y = self.desk.parameters
+
+        def one(block: int, desk: Desk) -> Pieces:
+            if desk is not self.desk:
+                desk.copy(y)
+                desk.module.train()
+            rows = self._blocks[start + block]
+            losses = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
+            return gradient_of(losses.sum() / len(self.x), desk.parameters)
+
+        total: Pieces = ()
+        for start in range(0, len(self._blocks), self._crew.size):
+            for found in self._crew.run(min(self._crew.size, len(self._blocks) - start), one):
+                if total:
+                    torch._foreach_add_(total, found)
+                else:
+                    total = found
+        return total
+
+    def _predict(self, inputs: Tensor) -> Tensor:
+        """Return the output on other inputs, which leave no trace in the buffers."""
+        copies = {name: b.clone() for name, b in self.desk.module.named_buffers()}
+        output: Tensor = functional_call(self.desk.module, copies, (inputs,))
+        return output
+
+    def _second(self, losses: Tensor, step: int, tree: Tree, down: Down) -> Tensor:
+        part, c = client_side.views(self, "second", tree, down, step=step)[0]
+        start = part.second_from(self.layout)
+        found = losses.new_zeros(self.layout.size)
+        last = tuple(
+            parameter
+            for slot, parameter in zip(self.layout.slots, self.desk.parameters, strict=True)
+            if slot.start >= start
+        )
+        if last:
+            grads = gradient_of(part.second(losses, c).mean(), last, retain_graph=True)
+            found[start:] = self.layout.join(grads, torch.Size())
+        return found
+
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        if not reads:
+            return found
+        self.desk.place(y)
+        self.desk.place_buffers(buffers)
+        if "loss" in reads:
+            found["loss"] = self._judged_loss()
+        if "validation_loss" in reads:
+            inputs, target = self.setup.federation.validation.client(self.client)
+            found["validation_loss"] = (
+                self._loss(inputs, target) if len(inputs) else self._loss(self.x, self.y)
+            )
+        if "lstar" in reads:
+            found["lstar"] = known_lstar(self.setup)[self.client]
+        if "grad" in reads:
+            found["grad"] = self._full_gradient()
+        return found
+
+    def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
+        self.desk.place(y)
+        self.desk.place_buffers(buffers)
+        return self._judged_loss()
+
+    def _judged_loss(self) -> Tensor:
+        """Return the training loss as the algorithm judges it."""
+        return judged(self.setup, self.desk.module, self.x, self.y).mean()
+
+    def _loss(self, inputs: Tensor, target: Tensor) -> Tensor:
+        return measure(self.setup.task, self.desk.module, inputs, target)["loss"].mean()
+
+    def _full_gradient(self) -> Tensor:
+        desk = self.desk
+        desk.module.eval()
+        total = desk.parameters[0].new_zeros(self.layout.size)
+        for rows in blocks(self.x):
+            losses = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
+            grads = gradient_of(losses.sum() / len(self.x), desk.parameters)
+            total += self.layout.join(grads, torch.Size())
+        return total
