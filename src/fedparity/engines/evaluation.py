@@ -34,6 +34,19 @@ def measure_block(task: Task, module: nn.Module, x: Tensor, y: Tensor) -> dict[s
     return {"loss": task.losses(output, y), **task.metrics(output, y)}
 
 
+@torch.inference_mode()
+def losses_block(task: Task, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Return the loss of every example of one block, ``[B]``."""
+    module.eval()
+    return task.losses(module(x), y)
+
+
+def losses(task: Task, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Return the loss of every example, ``[N]``, block after block."""
+    found = [losses_block(task, module, x[rows], y[rows]) for rows in blocks(x)]
+    return torch.cat(found) if found else torch.zeros(0)
+
+
 def measure(task: Task, module: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
     """Return loss and metrics of every example, ``[N]`` each, block after block."""
     return joined([measure_block(task, module, x[rows], y[rows]) for rows in blocks(x)])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fedparity.engines.evaluation import blocks, measure
+from fedparity.engines.evaluation import blocks, losses
 from fedparity.engines.setup import Setup
 
 
 def judged(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Return the loss of every example, ``[N]``."""
     if not setup.algorithm.having("judge"):
-        return measure(setup.task, module, x, y).get("loss", x.new_zeros(0))
+        return losses(setup.task, module, x, y)
     return torch.cat([_block(setup, module, x[rows], y[rows]) for rows in blocks(x)])
 
 
@@ -20,10 +20,10 @@ def judged(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 def _block(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     module.eval()
     output = module(x)
-    losses = setup.task.losses(output, y)
+    plain = setup.task.losses(output, y)
 
     def view(u: Tensor) -> Tensor:
         seen: Tensor = module(setup.task.augment(x, u))
         return seen
 
-    return setup.algorithm.judge(losses, output, y, view)
+    return setup.algorithm.judge(plain, output, y, view)

@@ -13,16 +13,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
 from fedparity.core.seeds import seed_for
-from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.crew import Crew, cores
 from fedparity.engines.desk import Desk
-from fedparity.engines.evaluation import Values, blocks, joined, measure, measure_block
+from fedparity.engines.evaluation import Values, measure
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
 from fedparity.engines.single import OneClient
 from fedparity.errors import ClientError, InputError
@@ -83,15 +82,15 @@ class LoopEngine(Engine):
 
         return torch.stack(self._each(len(clients), one, down, clients))
 
-    def measure(self, x: Tensor, buffers: Tensor, split: Split) -> dict[str, Tensor]:
-        def one(block: int, desk: Desk) -> dict[str, Tensor]:
+    def at_modules(
+        self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
+    ) -> list[T]:
+        def placed(piece: int, desk: Desk) -> T:
             desk.place(x)
             desk.place_buffers(buffers)
-            rows = todo[block]
-            return measure_block(self.setup.task, desk.module, split.x[rows], split.y[rows])
+            return one(piece, desk.module)
 
-        todo = blocks(split.x)
-        return joined(self.crew.run(len(todo), one))
+        return self.crew.run(count, placed)
 
     def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
         data = getattr(self.setup.federation, split)

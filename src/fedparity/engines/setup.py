@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,10 +19,11 @@ from fedparity.core.seeds import Keys, seeds_for
 from fedparity.core.solver import Solver
 from fedparity.core.task import Task
 from fedparity.data import Federation, Split
-from fedparity.engines.evaluation import measure
+from fedparity.engines.evaluation import blocks, joined, measure_block
 from fedparity.errors import FedparityError
 
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,19 @@ class Engine:
 
     def measure(self, x: Tensor, buffers: Tensor, split: Split) -> dict[str, Tensor]:
         """Return loss and metrics of every example of a split at the shared parameters."""
-        module = self.setup.layout.write(self.setup.module, x, buffers)
-        return measure(self.setup.task, module, split.x, split.y)
+        todo = blocks(split.x)
+
+        def one(block: int, module: nn.Module) -> dict[str, Tensor]:
+            rows = todo[block]
+            return measure_block(self.setup.task, module, split.x[rows], split.y[rows])
+
+        return joined(self.at_modules(len(todo), one, x, buffers))
+
+    def at_modules(
+        self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
+    ) -> list[T]:
+        """Return ``one(piece, module)`` of every piece of work, with the module so set."""
+        raise NotImplementedError
 
     def evaluate_own(
         self, split: str, clients: Ids, params: Tensor, buffers: Tensor

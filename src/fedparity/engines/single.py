@@ -16,7 +16,7 @@ from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
 from fedparity.engines.crew import Crew
 from fedparity.engines.desk import Desk
-from fedparity.engines.evaluation import blocks, measure
+from fedparity.engines.evaluation import blocks, losses
 from fedparity.engines.gradients import Pieces, descend, gradient_of
 from fedparity.engines.judging import judged
 from fedparity.engines.setup import Setup, known_lstar
@@ -177,7 +177,7 @@ class OneClient(Lane):
         return judged(self.setup, self.desk.module, self.x, self.y).mean()
 
     def _loss(self, inputs: Tensor, target: Tensor) -> Tensor:
-        return measure(self.setup.task, self.desk.module, inputs, target)["loss"].mean()
+        return losses(self.setup.task, self.desk.module, inputs, target).mean()
 
     def _full_gradient(self) -> Tensor:
         desk = self.desk

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
@@ -16,12 +17,13 @@ from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.chain import Chain
 from fedparity.engines.crew import Crew, cores
-from fedparity.engines.evaluation import Values, measure
+from fedparity.engines.evaluation import Values, block_rows, losses_block
 from fedparity.engines.judging import judged
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
 from fedparity.engines.stack import Stack
 from fedparity.errors import ClientError, InputError
 
+T = TypeVar("T")
 FLOATS = 1 << 25
 """Numbers a chunk may hold at once (parameters, gradients and inputs of its clients)."""
 
@@ -113,22 +115,28 @@ class VmapEngine(Engine):
 
     def _pooled(self, down: Down, clients: Ids, split: str, judge: bool = False) -> Tensor:
         data: Split = getattr(self.setup.federation, split)
-        sizes = data.sizes[clients]
-        module = self.setup.layout.write(self.setup.module, down.x, down.buffers)
-        if int(sizes.sum()) == len(data):
-            place = np.zeros(len(data.sizes), dtype=np.int64)
-            place[clients] = np.arange(len(clients))
-            inputs, target, owner = data.x, data.y, place[data.owner.numpy()]
-        else:
-            rows, owner = rows_of_clients(data, clients)
-            inputs, target = data.x[rows], data.y[rows]
-        if judge:
-            losses = judged(self.setup, module, inputs, target)
-        else:
-            losses = measure(self.setup.task, module, inputs, target).get("loss", torch.zeros(0))
-        sums = np.bincount(owner, weights=losses.double().numpy(), minlength=len(clients))
+        rows, owner = rows_of_clients(data, clients)
+        todo = torch.split(rows, block_rows(data.x)) if len(rows) else ()
+
+        def one(block: int, module: nn.Module) -> Tensor:
+            inputs, target = (examples(v, todo[block]) for v in (data.x, data.y))
+            if judge:
+                return judged(self.setup, module, inputs, target)
+            return losses_block(self.setup.task, module, inputs, target)
+
+        found = self.at_modules(len(todo), one, down.x, down.buffers)
+        each = torch.cat(found).double().numpy() if found else np.zeros(0)
+        sums = np.bincount(owner, weights=each, minlength=len(clients))
         with np.errstate(invalid="ignore", divide="ignore"):
-            return torch.from_numpy(sums / sizes).to(down.x.dtype)
+            return torch.from_numpy(sums / data.sizes[clients]).to(down.x.dtype)
+
+    def at_modules(
+        self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
+    ) -> list[T]:
+        return self.crew.run(
+            count,
+            lambda piece, setup: one(piece, setup.layout.write(setup.module, x, buffers)),
+        )
 
     def close(self) -> None:
         self.crew.close()
@@ -174,6 +182,14 @@ def in_order(trees: list[Named], back: Tensor) -> Named:
 def _some(tensor: Tensor | None) -> Tensor:
     assert tensor is not None
     return tensor
+
+
+def examples(values: Tensor, rows: Tensor) -> Tensor:
+    """Return these rows, ascending, as a view where they lie side by side."""
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first + 1 == len(rows):
+        return values[first : last + 1]
+    return values.index_select(0, rows)
 
 
 def rows_of_clients(data: Split, clients: Ids) -> tuple[Tensor, Ids]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -16,6 +17,8 @@ from typing_extensions import Self
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors
 from fedparity.core.seeds import generator
 
+Matrix = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.bool_]
 COLUMNS = 1 << 12
 """Columns of the updates converted to float64 at once: they stay in cache, and no second matrix
 is held."""
@@ -146,15 +149,7 @@ class FedFV(Part):
         elif self.order == "random":
             shuffle = generator(ctx.seed, "fedfv", ctx.round).permutation(m)
             targets = torch.from_numpy(np.asarray(shuffle))
-        coefficients = torch.eye(m, dtype=gram.dtype)
-        for j in targets.tolist():
-            if float(gram[j, j]) == 0:
-                continue
-            products = coefficients @ gram[:, j]
-            conflicts = projected & (products < 0)
-            conflicts[j] = False
-            coefficients[:, j] -= torch.where(conflicts, products / gram[j, j], 0.0)
-        return coefficients
+        return torch.from_numpy(project(gram.numpy(), targets.tolist(), projected.numpy()))
 
     def _external(self, g: Tensor, updates: Tensor, s: Tensors, ctx: Context) -> Tensor:
         """Project the average off the conflicting updates of each past round, oldest first."""
@@ -197,6 +192,19 @@ class FedFV(Part):
 def _slot(place: int) -> str:
     """Return the name under which a past round's updates are kept."""
     return f"updates{place}"
+
+
+def project(gram: Matrix, targets: list[int], projected: Rows) -> Matrix:
+    """Return what is left of the projected rows after each target's turn, as coefficients."""
+    coefficients = np.eye(len(gram))
+    for j in targets:
+        if gram[j, j] == 0:
+            continue
+        products = coefficients @ gram[j]
+        products[(products >= 0) | ~projected] = 0
+        products[j] = 0
+        coefficients[:, j] -= products / gram[j, j]
+    return coefficients
 
 
 def gram_matrix(updates: Tensor) -> Tensor:
