@@ -196,15 +196,14 @@ def _slot(place: int) -> str:
 
 def project(gram: Matrix, targets: list[int], projected: Rows) -> Matrix:
     """Return what is left of the projected rows after each target's turn, as coefficients."""
-    coefficients = np.eye(len(gram))
+    columns, moving = np.eye(len(gram)), projected.astype(np.float64)
     for j in targets:
         if gram[j, j] == 0:
             continue
-        products = coefficients @ gram[j]
-        products[(products >= 0) | ~projected] = 0
-        products[j] = 0
-        coefficients[:, j] -= products / gram[j, j]
-    return coefficients
+        conflicts = np.minimum(gram[j] @ columns, 0.0) * moving
+        conflicts[j] = 0.0
+        columns[j] -= conflicts / gram[j, j]
+    return columns.T
 
 
 def gram_matrix(updates: Tensor) -> Tensor:
