@@ -28,7 +28,8 @@ def test_phases_add_up_to_the_round_and_name_the_parts(engine):
     assert sum(phase.share for phase in found.phases) == pytest.approx(1)
     names = {phase.name for phase in found.phases}
     assert {"qffl: finish", "momentum: step", EVALUATION, CHECKPOINT} <= names
-    assert {places.FORWARD, places.BACKWARD, places.STEP, places.LOSSES, places.PLANNING} <= names
+    assert {places.FORWARD, places.LOSSES, places.PLANNING, places.GATHERING} <= names
+    assert {places.BACKWARD, places.STEP} <= names or places.FUSED in names
     assert found.engine == engine
     assert found.rounds == 2
 

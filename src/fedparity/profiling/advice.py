@@ -14,7 +14,14 @@ LOG = "log"
 LARGE = 0.3
 """Share of the time from which something is worth a word."""
 LARGE_CHECKPOINT = 0.1
-ARITHMETIC = (places.FORWARD, places.BACKWARD, places.STEP, places.SERVER, EVALUATION)
+ARITHMETIC = (
+    places.FORWARD,
+    places.BACKWARD,
+    places.FUSED,
+    places.STEP,
+    places.SERVER,
+    EVALUATION,
+)
 
 
 def advice(experiment: Experiment, shares: Mapping[str, float]) -> list[str]:

@@ -14,6 +14,8 @@ from fedparity.core.experiment import Experiment
 from fedparity.core.run import Run
 from fedparity.core.solver import Solver
 from fedparity.core.state import ClientStore
+from fedparity.engines import loop, stack
+from fedparity.engines.chain import Chain
 from fedparity.engines.setup import Engine
 from fedparity.engines.simulation import Simulation
 
@@ -23,6 +25,8 @@ GATHERING = "gathering batches"
 FORWARD = "forward pass"
 BACKWARD = "backward pass"
 STEP = "optimiser step"
+FUSED = "backward pass with its step"
+"""Where products are added to the parameters directly, the two cannot be told apart."""
 LOSSES = "loss pass that parts ask for"
 CLIENT = "client, the rest"
 STATE = "state that clients keep"
@@ -45,10 +49,16 @@ FIXED: tuple[Place, ...] = (
     (client, "probe", CLIENT),
     (torch.autograd, "backward", BACKWARD),
     (torch.autograd, "grad", BACKWARD),
+    (Chain, "_forward", FORWARD),
+    (Chain, "gradient", BACKWARD),
+    (Chain, "descend", FUSED),
+    (loop, "descend", STEP),
+    (stack, "descend", STEP),
 )
 LANE = {
     "batch": GATHERING,
     "gradient": FORWARD,
+    "descend": FORWARD,
     "facts": LOSSES,
     "end_loss": LOSSES,
 }
