@@ -16,6 +16,7 @@ from fedparity.core.solver import Solver
 from fedparity.core.state import ClientStore
 from fedparity.engines import loop, stack
 from fedparity.engines.chain import Chain
+from fedparity.engines.crew import Crew
 from fedparity.engines.setup import Engine
 from fedparity.engines.simulation import Simulation
 
@@ -49,6 +50,7 @@ FIXED: tuple[Place, ...] = (
     (client, "probe", CLIENT),
     (torch.autograd, "backward", BACKWARD),
     (torch.autograd, "grad", BACKWARD),
+    (Crew, "run", EXCHANGE),
     (Chain, "_forward", FORWARD),
     (Chain, "gradient", BACKWARD),
     (Chain, "descend", FUSED),
