@@ -50,8 +50,9 @@ def medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]
 def _medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]:
     calls = {}
     for each in contestants:
-        each.turn(1)
-        calls[each.name] = max(1, min(MOST_CALLS, round(1000 * TURN / each.turn(1))))
+        first = each.turn(1)
+        once = each.turn(1) if first < 1000 else first
+        calls[each.name] = max(1, min(MOST_CALLS, round(1000 * TURN / once)))
     times: dict[str, list[float]] = {each.name: [] for each in contestants}
     for _ in range(repeats):
         for each in contestants:

@@ -29,6 +29,11 @@ def machine() -> str:
     return f"{processor()}, {cores} cores; {platform.system()}; {python}, {versions}"
 
 
+def load() -> float:
+    """Return how many processes wanted a core in the last minute, before measuring began."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+
+
 def processor() -> str:
     """Return the name of the processor."""
     file = Path("/proc/cpuinfo")
@@ -37,14 +42,14 @@ def processor() -> str:
     return next(named, "") or platform.processor() or platform.machine()
 
 
-def text(sections: Sequence[Section], command: str) -> str:
-    """Return the whole page."""
+def text(sections: Sequence[Section], command: str, before: float) -> str:
+    """Return the whole page; ``before`` is the load when measuring began."""
     day = datetime.now(timezone.utc).strftime("%-d %B %Y")
     parts = [
         "# Speed",
         INTRODUCTION,
         f"```console\n$ {command}\n```",
-        f"{day}. {machine()}.",
+        f"{day}. {machine()}. Load of the machine before: {before:.2f}.",
         "## Bars",
         bars_markdown(sections),
         *(section.markdown() for section in sections),
@@ -52,8 +57,10 @@ def text(sections: Sequence[Section], command: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write(sections: Sequence[Section], command: str, figure: str | None) -> None:
+def write(
+    sections: Sequence[Section], command: str, figure: str | None, before: float
+) -> None:
     """Write the page and the figure."""
     if figure is not None:
         (DOCS / "performance.svg").write_text(figure, encoding="utf-8")
-    (DOCS / "performance.md").write_text(text(sections, command), encoding="utf-8")
+    (DOCS / "performance.md").write_text(text(sections, command, before), encoding="utf-8")

@@ -27,6 +27,8 @@ from report import Section
 from rich.console import Console
 from workloads import WORKLOADS
 
+QUIET = 0.5
+"""Load of the machine above which a warning is given."""
 SECTIONS = (
     "rounds",
     "peers",
@@ -73,7 +75,10 @@ def main() -> None:
             sections.append(measure())
             sections[-1].show(out)
 
-    out.print(page.machine(), markup=False)
+    before = page.load()
+    out.print(f"{page.machine()}; load {before:.2f}", markup=False)
+    if before > QUIET:
+        out.print("The machine is not quiet: these ratios will not be its own.", style="yellow")
     peers, said = {}, []
     if "peers" in wanted and asked.peers:
         out.print("measuring peers ...", style="dim")
@@ -98,7 +103,7 @@ def main() -> None:
     failed = [bar for section in sections for bar in section.bars if not bar.passed]
     out.print(f"{len(failed)} bars not reached", style="red" if failed else "green")
     if asked.write:
-        page.write(sections, " ".join(["python benchmarks/speed.py", *sys.argv[1:]]), figure)
+        page.write(sections, " ".join(["python benchmarks/speed.py", *sys.argv[1:]]), figure, before)
 
 
 if __name__ == "__main__":

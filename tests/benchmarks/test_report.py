@@ -31,11 +31,12 @@ def test_a_number_that_could_not_be_measured_passes_no_bar():
 def test_the_page_holds_machine_command_bars_and_tables():
     section = Section("Rounds", "As told.", ("workload", "ms"), [("lin", "6.1")])
     section.bars.append(Bar("lin: of the arithmetic's time", 2.61, 2.5))
-    written = page.text([section], "python benchmarks/speed.py lin")
+    written = page.text([section], "python benchmarks/speed.py lin", before=0.25)
     assert "$ python benchmarks/speed.py lin" in written
     assert "| lin: of the arithmetic's time | 2.61x | ≤ 2.5x | FAIL |" in written
     assert "## Rounds\n\nAs told.\n\n| workload | ms |\n| --- | ---: |\n| lin | 6.1 |" in written
     assert page.processor() in written
+    assert "Load of the machine before: 0.25." in written
     assert bars_markdown([section]) in written
 
 
