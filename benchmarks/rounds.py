@@ -1,97 +1,136 @@
-"""Time a FedAvg round of each engine against a plain PyTorch loop on the same work, in one run.
-
-    python benchmarks/rounds.py [WORKLOAD ...] [--repeats N]
-
-The contestants alternate; the median of the repeats is shown, and the ratio to the plain loop with
-one thread or with all, whichever is faster.
-"""
+"""A round of FedAvg: our engines, a plain PyTorch loop and the arithmetic alone."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 
-import torch
-from rich.console import Console
-from rich.table import Table
-from workloads import WORKLOADS, PlainLoop, Workload
+from batched import arithmetic
+from contest import Contestant, Rounds, experiment, federation, medians
+from others import Found, published
+from plain import PlainLoop
+from report import Bar, Section, number
+from workloads import WORKLOADS, Workload
 
-import fedparity as fp
-from fedparity.core.run import Run
-from fedparity.engines.setup import intraop
+from fedparity.engines.auto import ENGINES
 
+TOO_SLOW = {("cnn", "vmap"), ("silo", "vmap")}
+"""Stacked convolutions, and stacks that are mostly padding: minutes a round."""
+TWO_CORES = 2
+HAND = "arithmetic"
+AT_MOST = {"lin": 2.5, "mlp": 1.3, "cnn": 1.1}
+"""Times the arithmetic that a round may take."""
+AT_LEAST = {
+    "lin": {"plain": 30.0, "fedjax": 6.0, "flower": 120.0},
+    "mlp": {"plain": 2.0, "pfl": 1.4},
+    "cnn": {"plain": 1.25},
+    "silo": {"plain": 1.2},
+}
+"""How many times as fast as others a round should be."""
+AHEAD = ("flower", "flgo", "fedlab", "pfl", "fedjax")
+"""Peers that cnn should be ahead of."""
 
-class Rounds:
-    """An experiment of ours, stepped one round at a time."""
-
-    def __init__(self, experiment: fp.Experiment) -> None:
-        self.run = Run(experiment)
-        self.state = self.run.open()
-
-    def __call__(self) -> None:
-        with intraop(1):
-            self.run.round(self.state)
-
-
-class OneThread:
-    """A contestant with one thread inside an operation."""
-
-    def __init__(self, runner: Callable[[], None]) -> None:
-        self.runner = runner
-
-    def __call__(self) -> None:
-        with intraop(1):
-            self.runner()
+Times = dict[str, float]
 
 
-def contestants(workload: Workload) -> dict[str, Callable[[], None]]:
-    chosen = workload.experiment().choice
-    ours = {"loop": Rounds(workload.experiment(engine="loop"))}
-    if workload.name != "cnn":
-        ours["vmap"] = Rounds(workload.experiment(engine="vmap"))
-    print(f"{workload.name}: auto takes {chosen.name} ({chosen.reason})")
-    plain = PlainLoop(workload.experiment())
-    return {"plain": plain, "plain, one thread": OneThread(plain), **ours}
-
-
-def measure(workload: Workload, repeats: int) -> dict[str, float]:
-    """Return the median milliseconds a round of every contestant."""
-    runners = contestants(workload)
-    times: dict[str, list[float]] = {name: [] for name in runners}
-    for repeat in range(repeats + 1):
-        for name, runner in runners.items():
-            began = time.perf_counter()
-            runner()
-            if repeat:
-                times[name].append(1000 * (time.perf_counter() - began))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workloads", nargs="*", default=["lin", "mlp"], metavar="WORKLOAD")
-    parser.add_argument("--repeats", type=int, default=15)
-    asked = parser.parse_args()
-    table = Table(title=f"ms a round, {os.cpu_count()} cores, torch {torch.__version__}")
-    for column in ("workload", "plain loop", "loop", "vmap", "plain / loop", "plain / vmap"):
-        table.add_column(column, justify="right")
-    for name in asked.workloads:
-        found = measure(WORKLOADS[name], asked.repeats)
-        plain = min(found["plain"], found["plain, one thread"])
-        loop, vmap = found["loop"], found.get("vmap", float("nan"))
-        table.add_row(
-            name,
-            f"{plain:.1f}",
-            f"{loop:.1f}",
-            f"{vmap:.1f}",
-            f"{plain / loop:.2f}",
-            f"{plain / vmap:.2f}",
+def measure(names: Sequence[str], repeats: int, peers: Found) -> Section:
+    """Time every contestant on the workloads named."""
+    title = "A round of FedAvg"
+    text = (
+        "Milliseconds a round, no evaluation. The plain loop is a copy of the model, torch's "
+        "optimiser and a loop over clients. *Arithmetic* is the same forward pass, backward pass "
+        "and SGD step written by hand as batched matrix products over the clients of the round "
+        "(lin, mlp, device), client after client (silo) or client after client in channels-last "
+        "order (cnn), with batches fixed beforehand: what is physically there to be had. Both have "
+        "one thread inside an operation or two, whichever is faster."
+    )
+    section = Section(
+        title, text, ("workload", "auto", "engine", "other engine", "plain loop", HAND)
+    )
+    for name in names:
+        workload = WORKLOADS[name]
+        chosen, reason, times = contest(workload, repeats)
+        others = [f"{e} {number(times[e])}" for e in ENGINES if e in times and e != "auto"]
+        section.rows.append(
+            (
+                f"{name}: {workload}",
+                number(times["auto"]),
+                chosen,
+                ", ".join(others) or "-",
+                number(times["plain"]),
+                number(times[HAND]),
+            )
         )
-    Console().print(table)
+        section.notes.append(f"{name}: `auto` takes `{chosen}` ({reason}).")
+        section.bars += bars(name, times, peers)
+    return section
 
 
-if __name__ == "__main__":
-    main()
+def contest(workload: Workload, repeats: int) -> tuple[str, str, Times]:
+    """Return the engine that auto takes, why, and the median milliseconds of everyone."""
+    data = federation(workload)
+    choice = experiment(workload, data=data).choice
+    ours = {"auto": Rounds(experiment(workload, data=data))}
+    for engine in ENGINES:
+        if engine not in ("auto", choice.name) and (workload.name, engine) not in TOO_SLOW:
+            ours[engine] = Rounds(experiment(workload, data=data, engine=engine))
+    plain = PlainLoop(experiment(workload, data=data))
+    by_hand = arithmetic(experiment(workload, data=data), workload.model)
+    times = medians(
+        [
+            *(Contestant(name, runner) for name, runner in ours.items()),
+            Contestant("plain, 1", plain),
+            Contestant("plain, 2", plain, TWO_CORES),
+            Contestant(f"{HAND}, 1", by_hand),
+            Contestant(f"{HAND}, 2", by_hand, TWO_CORES),
+        ],
+        repeats,
+    )
+    for runner in ours.values():
+        runner.close()
+    for name in ("plain", HAND):
+        # Two threads inside an operation fall off a cliff where a core is not free.
+        times[name] = min(times[f"{name}, 1"], times[f"{name}, 2"])
+    return choice.name, choice.reason, times
+
+
+def bars(name: str, times: Times, peers: Found) -> list[Bar]:
+    """Return the bars of a workload; those against peers only where these were measured."""
+    found = []
+    if name in AT_MOST:
+        ratio = times["auto"] / times[HAND]
+        found.append(Bar(f"{name}: of the arithmetic's time", ratio, AT_MOST[name]))
+    wanted = dict(AT_LEAST.get(name, {}))
+    if name == "cnn":
+        wanted |= dict.fromkeys(AHEAD, 1.0)
+    for other, limit in wanted.items():
+        theirs = times.get(other) or peers.get((other, name))
+        if theirs:
+            ratio = theirs / times["auto"]
+            told = "the plain loop" if other == "plain" else other
+            found.append(Bar(f"{name}: times as fast as {told}", ratio, limit, at_least=True))
+    return found
+
+
+def ours(section: Section) -> dict[str, str]:
+    """Return the milliseconds of auto by workload, as the section shows them."""
+    return {row[0].partition(":")[0]: row[1] for row in section.rows}
+
+
+def peers_section(peers: Found, ours: dict[str, str]) -> Section:
+    """Return the table of other simulators."""
+    text = (
+        "Milliseconds a round of other simulators on the same work, each in a process of its own "
+        "([how they are set](../benchmarks/peers/README.md)). In brackets: published for two cores "
+        "elsewhere, not measured here."
+    )
+    names = list(dict.fromkeys(name for _, name in published()))
+    section = Section("Other simulators", text, ("simulator", *names))
+    for peer in AHEAD:
+        cells = []
+        for name in names:
+            here, there = peers.get((peer, name)), published().get((peer, name))
+            cells.append(number(here) if here else f"({there})" if there else "-")
+        section.rows.append((peer, *cells))
+    if ours:
+        section.rows.append(("fedparity", *(ours.get(name, "-") for name in names)))
+    return section

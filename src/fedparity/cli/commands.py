@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedparity.cli.flags import ALGORITHM, settings_from, takes_settings
+from fedparity.cli.flags import ALGORITHM, ROUNDS, settings_from, takes_settings
 from fedparity.cli.work import RUNS, at_work, console, free, introduce, progress, slug
 from fedparity.errors import InputError
 
@@ -109,6 +109,29 @@ def resume(
         with at_work(directory), progress() as watch:
             file.resume(directory, rounds=rounds, data_dir=data_dir, watch=watch)
     _show(directory)
+
+
+@app.command("profile")
+@takes_settings(without=(ROUNDS,))
+def profile(
+    file: File = None,
+    *,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds to watch.")] = 20,
+    data_dir: DataDir = None,
+    **given: Any,
+) -> None:
+    """Run a few rounds and show where the time of a round goes."""
+    settings = settings_from(file, given)
+    from fedparity.core.file import experiment
+    from fedparity.profiling import profile as watch
+    from fedparity.reports.profile import show
+
+    made = experiment(settings, data_dir=data_dir)
+    out = console()
+    introduce(made, out)
+    with at_work():
+        found = watch(made, rounds)
+    show(found, out)
 
 
 @app.command("list")

@@ -1,4 +1,4 @@
-"""The flags of ``run`` and ``compare``: one table, and the settings it makes.
+"""The flags of ``run``, ``compare`` and ``profile``: one table, and the settings it makes.
 
 A flag that is not given is not in the settings, so that flags override a file and defaults stay in
 one place, the library. Values are checked there too, whether they come from a flag or a file.
@@ -75,8 +75,9 @@ LEARNING = (
     Flag("task", ("task",), str, "classification, regression or next_token; by default by data."),
 )
 ALGORITHM = Flag("algorithm", ("algorithm",), str, "Algorithm, such as 'eagle(lam=1)+prox'.")
+ROUNDS = Flag("rounds", ("rounds",), int, "Rounds of communication.")
 TRAINING = (
-    Flag("rounds", ("rounds",), int, "Rounds of communication."),
+    ROUNDS,
     Flag("lr", ("solver", "lr"), float, "Learning rate of the clients."),
     Flag("steps", ("solver", "steps"), int, "Local steps a round; or give --epochs."),
     Flag("epochs", ("solver", "epochs"), int, "Passes over the client's data a round."),

@@ -26,15 +26,19 @@ class Line:
     title: str = ""
 
 
-def chart(lines: Sequence[Line], x_label: str, y_label: str) -> str:
-    """Return the lines as an SVG element with axes; numbers that are not finite are left out."""
+def chart(lines: Sequence[Line], x_label: str, y_label: str, log: bool = False) -> str:
+    """Return the lines as an SVG element with axes; numbers that are not finite are left out.
+
+    ``log`` makes both axes logarithmic; all numbers must then be above zero.
+    """
     points = [(x, y) for line in lines for x, y in zip(line.x, line.y, strict=True)]
     seen = [(x, y) for x, y in points if math.isfinite(y)]
     if not seen:
         return ""
     xs, ys = zip(*seen, strict=True)
-    across, up = ticks(min(xs), max(xs)), ticks(min(ys), max(ys))
-    place = _Frame(min(xs), max(xs), min(up[0], min(ys)), max(up[-1], max(ys)))
+    marks = decades if log else ticks
+    across, up = marks(min(xs), max(xs)), marks(min(ys), max(ys))
+    place = _Frame(min(xs), max(xs), min(up[0], min(ys)), max(up[-1], max(ys)), log)
     grid = [
         f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{place.y(v):.1f}" y2="{place.y(v):.1f}" '
         f'class="grid"/><text x="{LEFT - 6}" y="{place.y(v) + 4:.1f}" text-anchor="end">{v:g}'
@@ -73,20 +77,36 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [float(np.round(k * step, 12)) for k in count]
 
 
+def decades(low: float, high: float) -> list[float]:
+    """Return the powers of ten that cover a range above zero.
+
+    >>> decades(3, 2000)
+    [1.0, 10.0, 100.0, 1000.0, 10000.0]
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    return [10.0**power for power in range(first, last + 1)]
+
+
 @dataclass(frozen=True)
 class _Frame:
     x0: float
     x1: float
     y0: float
     y1: float
+    log: bool = False
 
     def x(self, value: float) -> float:
-        share = (value - self.x0) / (self.x1 - self.x0) if self.x1 > self.x0 else 0.5
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
+        return LEFT + self._share(value, self.x0, self.x1) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        share = (value - self.y0) / (self.y1 - self.y0) if self.y1 > self.y0 else 0.5
-        return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+        return HEIGHT - BOTTOM - self._share(value, self.y0, self.y1) * (HEIGHT - TOP - BOTTOM)
+
+    def _share(self, value: float, low: float, high: float) -> float:
+        if high <= low:
+            return 0.5
+        if self.log:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
 
 
 def _polyline(line: Line, place: _Frame) -> str:

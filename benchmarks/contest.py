@@ -1,0 +1,99 @@
+"""Contestants that take turns in one process, and the median of their times."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from workloads import Workload
+
+import fedparity as fp
+from fedparity.core.run import Run
+
+TURN = 0.1
+"""Seconds a turn should last: what is faster is called several times in a row."""
+MOST_CALLS = 20
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Something that does one round's work when it is called."""
+
+    name: str
+    run: Callable[[], object]
+    threads: int = 1
+    """Threads inside an operation; set before the clock starts."""
+
+    def turn(self, calls: int) -> float:
+        """Return the milliseconds of one call, of several in a row."""
+        if torch.get_num_threads() != self.threads:
+            torch.set_num_threads(self.threads)
+        began = time.perf_counter()
+        for _ in range(calls):
+            self.run()
+        return 1000 * (time.perf_counter() - began) / calls
+
+
+def medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]:
+    """Return the median milliseconds of every contestant; they alternate, warmed up once."""
+    before = torch.get_num_threads()
+    try:
+        return _medians(contestants, repeats)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]:
+    calls = {}
+    for each in contestants:
+        first = each.turn(1)
+        once = each.turn(1) if first < 1000 else first
+        calls[each.name] = max(1, min(MOST_CALLS, round(1000 * TURN / once)))
+    times: dict[str, list[float]] = {each.name: [] for each in contestants}
+    for _ in range(repeats):
+        for each in contestants:
+            times[each.name].append(each.turn(calls[each.name]))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def federation(workload: Workload) -> fp.Federation:
+    """Return the workload's examples, all for training."""
+    x, y, client = workload.arrays()
+    split = np.full(len(y), "train")
+    return fp.Federation.from_arrays(x, y, client, split, outputs=workload.outputs)
+
+
+def experiment(
+    workload: Workload,
+    algorithm: object = "fedavg",
+    data: fp.Federation | None = None,
+    **more: object,
+) -> fp.Experiment:
+    """Return the workload as an experiment."""
+    return fp.Experiment(
+        federation(workload) if data is None else data,
+        more.pop("model", workload.model),
+        algorithm=algorithm,
+        rounds=10_000,
+        solver=fp.Solver(lr=0.01, steps=workload.steps, batch=workload.batch),
+        **{"cohort": workload.cohort, "lstar": "none", **more},
+    )
+
+
+class Rounds:
+    """An experiment of ours, stepped one round at a time as a run steps it."""
+
+    def __init__(self, experiment: fp.Experiment) -> None:
+        self.run = Run(experiment)
+        self.state = self.run.open()
+
+    def __call__(self) -> None:
+        self.run.round(self.state)
+
+    def close(self) -> None:
+        """Give back the engine's threads."""
+        self.run.close()

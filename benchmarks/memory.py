@@ -1,0 +1,114 @@
+"""Peak memory, measured in a process of its own.
+
+    python benchmarks/memory.py device POPULATION
+    python benchmarks/memory.py fedfv CLIENTS PARAMETERS
+
+Prints one line of JSON. Bytes are resident memory above what imports take.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import torch
+
+import fedparity as fp
+from fedparity.core.layout import Layout
+from fedparity.core.part import Context
+from fedparity.parts import FedFV
+
+
+def peak() -> int:
+    """Return the most bytes that were resident so far."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # Of this program alone: the kernel's other number survives from the one that started it.
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return 1024 * int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def resident() -> int:
+    """Return the bytes that are resident now."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def device(population: int) -> dict[str, float]:
+    """Build the device workload with this population and run some rounds."""
+    from contest import Rounds, experiment
+    from workloads import WORKLOADS
+
+    workload = replace(WORKLOADS["device"], clients=population)
+    torch.set_num_threads(1)
+    before = resident()
+    x, y, client = workload.arrays()
+    began = time.perf_counter()
+    split = np.full(len(y), "train")
+    data = fp.Federation.from_arrays(x, y, client, split, outputs=workload.outputs)
+    rounds = Rounds(experiment(workload, data=data))
+    seconds = time.perf_counter() - began
+    del x, y, client, split
+    for _ in range(20):
+        rounds()
+    return {
+        "seconds": seconds,
+        "data": data.train.x.nbytes + data.train.y.nbytes,
+        "model": 4 * population * rounds.run.experiment.setup.layout.size,
+        "resident": resident() - before,
+        "peak": peak() - before,
+    }
+
+
+def fedfv(clients: int, parameters: int) -> dict[str, float]:
+    """Combine random updates, once to fill the memory of past rounds and once for the clock."""
+    part = FedFV()
+    module = torch.nn.Linear(parameters, 1, bias=False)
+    before = resident()
+    generator = torch.Generator().manual_seed(0)
+    x, ids = torch.zeros(parameters), torch.arange(clients)
+    context = Context(
+        round=1,
+        population=clients,
+        sizes=torch.ones(clients, dtype=torch.int64),
+        clients=ids,
+        prior=torch.full((clients,), 1 / clients),
+        steps=ids,
+        lr=0.1,
+        x=x,
+        layout=Layout(module),
+        cohort=clients,
+        parts=(part,),
+    )
+    state = dict(part.init_server(x, context))
+    updates = torch.randn(clients, parameters, generator=generator)
+    report = {"loss": torch.rand(clients, generator=generator)}
+    matrix = updates.nbytes
+    times = []
+    for number in (1, 2):
+        now = replace(context, round=number)
+        began = time.perf_counter()
+        _, state = part.combine(updates, context.prior, report, state, now)
+        times.append(time.perf_counter() - began)
+    return {"seconds": times[-1], "matrix": matrix, "peak": peak() - before}
+
+
+def ask(*words: object) -> dict[str, float]:
+    """Measure in a new process."""
+    command = [sys.executable, __file__, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+if __name__ == "__main__":
+    kind, *numbers = sys.argv[1:]
+    measured = {"device": device, "fedfv": fedfv}[kind](*map(int, numbers))
+    print(json.dumps(measured))

@@ -1,0 +1,110 @@
+"""Measure how fast fedparity is, against others and against bars.
+
+    python benchmarks/speed.py [WORKLOAD ...] [--repeats N] [--peers DIR] [--write]
+
+Without names all five workloads are measured, and all sections unless ``--only`` names some.
+``--write`` writes the page docs/performance.md and its figure. A quiet machine is needed:
+contestants alternate, but a busy machine has other ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import busy
+import device
+import evaluation
+import methods
+import others
+import page
+import rounds
+import scaling
+import whole
+from report import Section
+from rich.console import Console
+from workloads import WORKLOADS
+
+QUIET = 0.5
+"""Load of the machine above which a warning is given."""
+SECTIONS = (
+    "rounds",
+    "peers",
+    "busy",
+    "device",
+    "methods",
+    "fedfv",
+    "evaluation",
+    "whole",
+    "scaling",
+)
+
+
+def arguments() -> argparse.Namespace:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
+    parser.add_argument("--repeats", type=int, default=11, help="turns of every contestant")
+    parser.add_argument("--peers", type=Path, help="folder of the peers' environments")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to measure")
+    parser.add_argument("--rounds", type=int, default=whole.ROUNDS, help="rounds of the whole run")
+    parser.add_argument("--write", action="store_true", help="write docs/performance.md")
+    asked = parser.parse_args()
+    for name in asked.workloads:
+        if name not in WORKLOADS:
+            parser.error(f"unknown workload '{name}': {', '.join(WORKLOADS)}")
+    if asked.repeats < 1:
+        parser.error("--repeats must be at least 1")
+    return asked
+
+
+def main() -> None:
+    asked, out = arguments(), Console(highlight=False)
+    names = asked.workloads or list(WORKLOADS)
+    wanted = asked.only or SECTIONS
+    sections: list[Section] = []
+    figure = None
+
+    def add(name: str, measure: Callable[[], Section]) -> None:
+        if name in wanted:
+            out.print(f"measuring {name} ...", style="dim")
+            sections.append(measure())
+            sections[-1].show(out)
+
+    before = page.load()
+    out.print(f"{page.machine()}; load {before:.2f}", markup=False)
+    if before > QUIET:
+        out.print("The machine is not quiet: these ratios will not be its own.", style="yellow")
+    peers, said = {}, []
+    if "peers" in wanted and asked.peers:
+        out.print("measuring peers ...", style="dim")
+        peers, said = others.collect(asked.peers, names, max(3, min(asked.repeats, 10)))
+        for line in said:
+            out.print(line, markup=False, style="dim")
+    add("rounds", lambda: rounds.measure(names, asked.repeats, peers))
+    if "peers" in wanted:
+        ours = rounds.ours(sections[0]) if "rounds" in wanted else {}
+        add("peers", lambda: rounds.peers_section(peers, ours))
+    add("busy", lambda: busy.measure(names, max(3, asked.repeats // 2)))
+    add("device", lambda: device.measure(asked.repeats))
+    add("methods", lambda: methods.measure(names, asked.repeats))
+    add("fedfv", methods.combining)
+    add("evaluation", lambda: evaluation.measure(names, asked.repeats))
+    add("whole", lambda: whole.measure(asked.rounds))
+    if "scaling" in wanted:
+        out.print("measuring scaling ...", style="dim")
+        found, figure = scaling.measure(max(3, asked.repeats // 2))
+        sections.append(found)
+        found.show(out)
+    failed = [bar for section in sections for bar in section.bars if not bar.passed]
+    out.print(f"{len(failed)} bars not reached", style="red" if failed else "green")
+    if asked.write:
+        page.write(sections, " ".join(["python benchmarks/speed.py", *sys.argv[1:]]), figure, before)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""A whole ``fedparity run``: how much of it is arithmetic.
+
+    python benchmarks/whole.py DIRECTORY ROUNDS
+
+runs the mlp workload on random images under the clock and prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from report import Bar, Section, number
+
+ROUNDS, EVERY = 2000, 10
+SHARE = 90.0
+FLAGS = (
+    *("--data", "mnist(normalise=true)", "--partition", "iid", "--clients", "100"),
+    *("--model", "mlp", "--cohort", "10", "--lr", "0.01", "--steps", "10", "--batch", "50"),
+    *("--evaluate-every", str(EVERY), "--lstar", "none"),
+)
+
+
+def write_images(folder: Path) -> None:
+    """Write random images in the format and number of MNIST's."""
+    raw, rng = folder / "MNIST" / "raw", np.random.default_rng(0)
+    raw.mkdir(parents=True)
+    for part, n in (("train", 60_000), ("t10k", 10_000)):
+        pixels = rng.integers(0, 256, (n, 28, 28), dtype=np.uint8)
+        labels = rng.integers(0, 10, n, dtype=np.uint8)
+        for name, array in (("images-idx3", pixels), ("labels-idx1", labels)):
+            head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+            (raw / f"{part}-{name}-ubyte").write_bytes(head + array.tobytes())
+
+
+def watched_run(folder: Path, rounds: int) -> None:
+    """Run the command line under the clock in this process and tell seconds by phase."""
+    from fedparity.cli import main
+    from fedparity.core.rundir import RunDir
+    from fedparity.engines.simulation import Simulation
+    from fedparity.profiling.clock import Clock, watched
+    from fedparity.profiling.places import places
+    from fedparity.recipes import algorithm
+
+    clock = Clock()
+    more = [
+        (Simulation, "evaluate", "evaluation"),
+        (RunDir, "save", "checkpoint"),
+        (RunDir, "note", "log"),
+    ]
+    out = ["--out", str(folder / "run"), "--data-dir", str(folder), "--rounds", str(rounds)]
+    with watched(clock, [*places(algorithm("fedavg")), *more]):
+        try:
+            main(["run", *FLAGS, *out])
+        except SystemExit as end:
+            if end.code:
+                raise
+    print(json.dumps(dict(clock.seconds)), flush=True)
+
+
+def measure(rounds: int = ROUNDS) -> Section:
+    """Run the command in a process and compare its phases with its whole time."""
+    from fedparity.profiling.advice import ARITHMETIC
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_images(folder)
+        command = [sys.executable, __file__, name, str(rounds)]
+        began = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        whole = time.perf_counter() - began
+    seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    seconds["start-up, reading, reports and all else"] = whole - sum(seconds.values())
+    share = 100 * sum(seconds.get(phase, 0.0) for phase in ARITHMETIC) / whole
+    section = Section(
+        "A whole run",
+        f"`fedparity run` of the mlp workload on random images: {rounds} rounds, evaluation of all "
+        f"clients on validation and test every {EVERY}, from the start of the process to its end "
+        f"({whole:.1f} s). Arithmetic is the time inside the forward and backward passes, "
+        "optimiser steps, the server's averaging and evaluations, as `fedparity profile` measures "
+        "them (the Python of these functions included; clients run side by side).",
+        ("phase", "seconds", "share"),
+    )
+    for phase, value in sorted(seconds.items(), key=lambda item: -item[1]):
+        section.rows.append((phase, number(value), f"{value / whole:.1%}"))
+    section.bars.append(
+        Bar(f"{rounds} mlp rounds: share of arithmetic", share, SHARE, at_least=True, unit=" %")
+    )
+    return section
+
+
+if __name__ == "__main__":
+    watched_run(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,91 @@
+"""Which functions make up which phase of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from fedparity.core import client
+from fedparity.core.algorithm import Algorithm
+from fedparity.core.client import Lane
+from fedparity.core.experiment import Experiment
+from fedparity.core.run import Run
+from fedparity.core.solver import Solver
+from fedparity.core.state import ClientStore
+from fedparity.engines import loop, stack
+from fedparity.engines.chain import Chain
+from fedparity.engines.crew import Crew
+from fedparity.engines.setup import Engine
+from fedparity.engines.simulation import Simulation
+
+SAMPLING = "drawing the cohort"
+PLANNING = "planning batches"
+GATHERING = "gathering batches"
+FORWARD = "forward pass"
+BACKWARD = "backward pass"
+STEP = "optimiser step"
+FUSED = "backward pass with its step"
+"""Where products are added to the parameters directly, the two cannot be told apart."""
+LOSSES = "loss pass that parts ask for"
+CLIENT = "client, the rest"
+STATE = "state that clients keep"
+EXCHANGE = "exchange, the rest"
+SERVER = "averaging on the server"
+OTHER = "round, the rest"
+
+Place = tuple[Any, str, str]
+
+FIXED: tuple[Place, ...] = (
+    (Run, "round", OTHER),
+    (Experiment, "sample", SAMPLING),
+    (Algorithm, "round", SERVER),
+    (Simulation, "ask", EXCHANGE),
+    (ClientStore, "gather", STATE),
+    (ClientStore, "scatter", STATE),
+    (Solver, "batches", PLANNING),
+    (Solver, "update", STEP),
+    (client, "train", CLIENT),
+    (client, "probe", CLIENT),
+    (torch.autograd, "backward", BACKWARD),
+    (torch.autograd, "grad", BACKWARD),
+    (Crew, "run", EXCHANGE),
+    (Chain, "_forward", FORWARD),
+    (Chain, "gradient", BACKWARD),
+    (Chain, "descend", FUSED),
+    (loop, "descend", STEP),
+    (stack, "descend", STEP),
+)
+LANE = {
+    "batch": GATHERING,
+    "gradient": FORWARD,
+    "descend": FORWARD,
+    "facts": LOSSES,
+    "end_loss": LOSSES,
+}
+ENGINE = {"ask": EXCHANGE, "_facts": LOSSES}
+
+
+def places(algorithm: Algorithm) -> list[Place]:
+    """Return the functions to watch for an algorithm; its parts' hooks by name."""
+    found = list(FIXED)
+    watched: tuple[tuple[type, dict[str, str]], ...] = ((Lane, LANE), (Engine, ENGINE))
+    for base, names in watched:
+        for kind in _kinds(base):
+            found += [(kind, name, phase) for name, phase in names.items() if name in vars(kind)]
+    for part in algorithm.parts:
+        for hook in sorted(part.hooks):
+            # Where a class has a hook from another, the clock sits on the one that defines it.
+            owner: type = next(k for k in type(part).__mro__ if hook in vars(k))
+            place = (owner, hook, f"{part.name}: {hook}")
+            if not any((owner, hook) == known[:2] for known in found):
+                found.append(place)
+    return found
+
+
+def _kinds(base: type) -> Iterator[type]:
+    below: list[type] = base.__subclasses__()
+    for kind in below:
+        yield kind
+        yield from _kinds(kind)
