@@ -1,4 +1,4 @@
-"""Deployment is tested where Flower is installed."""
+"""What the tests of deployment share."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
-
-from fedparity.deploy.certificates import make_certificates
-
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
     """Return a directory with certificates and the keys of two nodes."""
+    from fedparity.deploy.certificates import make_certificates
+
     folder = tmp_path / "keys"
     make_certificates(folder, 2, ["superlink.example.org"])
     return folder

@@ -9,6 +9,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
+
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.config import get_fab_config
 

@@ -6,6 +6,9 @@ import ssl
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
+
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from flwr.supercore.primitives.asymmetric import uses_nist_ec_curve

@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
+
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 

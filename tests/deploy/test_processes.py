@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
+
 from fedparity.deploy.processes import Child, end, environment, until
 from fedparity.errors import FedparityError
 
