@@ -78,3 +78,10 @@ def test_looking_at_a_model_leaves_it_and_the_generator_alone(unlike):
     stats = experiment(unlike, normed).setup.module[1]
     assert float(stats.running_mean.abs().sum()) == 0
     assert int(stats.num_batches_tracked) == 0
+
+
+def test_a_run_meant_for_real_sites_is_not_simulated(unlike, tmp_path):
+    experiment = fp.Experiment(unlike, "linear", rounds=1, engine="flower")
+    with pytest.raises(InputError, match="start it with 'flwr run'"):
+        experiment.run(out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -23,7 +23,7 @@ from fedparity.core import client as client_side
 from fedparity.core.client import Down, Lane, Named, Tree, Up
 from fedparity.core.layout import Layout
 from fedparity.core.part import Fact
-from fedparity.core.seeds import as_tensor, seed_for
+from fedparity.core.seeds import as_tensor
 from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.evaluation import Values, blocks, joined, measure, measure_block
@@ -302,7 +302,7 @@ class LoopEngine(Engine):
         """Let layers that draw random numbers draw from the client's own seed."""
         if not self.random:
             return nullcontext()
-        return seeded(seed_for(self.setup.seed, "layers", down.round, client))
+        return seeded(int(self.setup.seeds(down, np.asarray([client]), "layers")[0]))
 
 
 class seeded:
