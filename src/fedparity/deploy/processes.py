@@ -161,7 +161,7 @@ def environment(home: Path, programs: Sequence[Path]) -> dict[str, str]:
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",
         "NO_PROXY": loopback,
         "no_proxy": loopback,
         "NO_COLOR": "1",
