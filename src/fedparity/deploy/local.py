@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 from fedparity.deploy import warm as warm_start
 from fedparity.deploy.certificates import CA, SERVER, SERVER_KEY, make_certificates, write_node_key
@@ -26,6 +27,7 @@ START = 60.0
 """Seconds a program of Flower's has to start."""
 FORGET = 90.0
 """Seconds until a SuperLink has noticed the death of a SuperNode, and lets it in again."""
+KeyKind = Literal["registered", "unregistered", "none"]
 BINARIES = Path(sys.executable).parent
 
 
@@ -35,8 +37,7 @@ class Node:
 
     name: str
     folder: Path
-    config: Mapping[str, Value]
-    key: Path | None
+    key: Path | None = None
     process: Child | None = field(default=None, repr=False)
 
 
@@ -114,20 +115,17 @@ class LocalFederation:
         if warm is not None:
             warm.said(warm_start.READY, START)
 
-    def add_node(self, name: str, config: Mapping[str, Value], *, registered: bool = True) -> Node:
-        """Start another SuperNode; ``registered=False`` leaves out making its key known.
+    def add_node(self, name: str, config: Mapping[str, Value], key: KeyKind = "registered") -> Node:
+        """Start another SuperNode; without a registered key a secure SuperLink will not let it in.
 
         It is not waited for, so that several can start at the same time: see :meth:`wait_node`.
         """
         folder = self.folder / name
         folder.mkdir()
         (folder / "node.toml").write_text(toml(config))
-        key = folder / "key" if self.secure else None
-        if key is not None:
-            write_node_key(key)
-            if registered:
-                self.flwr("supernode", "register", f"{key}.pub", NAME, "--name", name)
-        node = self.nodes[name] = Node(name, folder, config, key)
+        node = self.nodes[name] = Node(name, folder)
+        if self.secure and key != "none":
+            node.key = self._key(node, "key", register=key == "registered")
         self._launch(node)
         return node
 
@@ -144,21 +142,22 @@ class LocalFederation:
         if process is not None:
             end([process], gently=False)
 
-    def restart_node(self, name: str) -> int:
-        """Start a SuperNode again, with the key and the state it had.
+    def restart_node(self, name: str, *, new_key: bool = False) -> int:
+        """Start a SuperNode again with the state it had, and wait until it is connected.
 
-        A SuperLink lets a SuperNode in again only when it has missed it for a minute, so it is
-        tried until then.
+        A SuperLink lets a killed SuperNode in again only when it has missed it for a minute, so it
+        is tried until then; with a new key, registered beside the old one, it is let in at once.
         """
         node = self.nodes[name]
+        if new_key and node.key is not None:
+            node.key = self._key(node, f"{node.key.name}-again", register=True)
 
         def attempt() -> int | None:
             self._launch(node)
             try:
                 return self.wait_node(name)
             except FedparityError:
-                assert node.process is not None
-                if "Failed to activate" not in node.process.text():
+                if node.process is None or "Failed to activate" not in node.process.text():
                     raise
                 return None
 
@@ -227,10 +226,18 @@ class LocalFederation:
         self._programs = [programs, BINARIES]
         return self._begin("warm", self.folder, "python", "-m", warm_start.__name__, door)
 
+    def _key(self, node: Node, file: str, *, register: bool) -> Path:
+        path = node.folder / file
+        write_node_key(path)
+        if register:
+            self.flwr("supernode", "register", f"{path}.pub", NAME, "--name", node.name)
+        return path
+
     def _launch(self, node: Node) -> None:
         safety: list[str | Path] = ["--insecure"]
-        if node.key is not None:
+        if self.secure:
             safety = ["--root-certificates", self.keys / CA]
+        if node.key is not None:
             safety += ["--auth-supernode-private-key", node.key]
         node.process = self._begin(
             node.name,
