@@ -349,6 +349,8 @@ def _better(metric: str, value: float, best: float | None) -> bool:
 
 
 def _headline(values: Values) -> str:
+    if np.isnan(values["loss"]).all():
+        return "no client could be evaluated"
     if "accuracy" in values:
         shown = 100 * values["accuracy"]
         return f"accuracy {np.nanmean(shown):.1f} %, worst {np.nanmin(shown):.1f} %"

@@ -153,7 +153,8 @@ class Roster:
             raise BadMessage(f"client '{client}': {differs}")
         before = self.facts.get(client)
         if before is not None and before.fingerprint != facts.fingerprint:
-            raise BadMessage(f"client '{client}': its data changed since the run began")
+            told = "another node of it has" if client in self.node else "it began the run with"
+            raise BadMessage(f"client '{client}': {told} other data")
         for other in self.facts.values():
             for name in COMMON:
                 mine, theirs = getattr(facts, name), getattr(other, name)
