@@ -81,6 +81,11 @@ def solver_of(settings: Mapping[str, Any]) -> Solver:
 
 def federation_of(settings: Mapping[str, Any], data_dir: str | Path | None = None) -> Federation:
     """Return the federation that the ``data`` of an experiment's settings describes."""
+    return rebuild(recipe_of(settings), data_dir)
+
+
+def recipe_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the federation of an experiment's settings is made, with what goes unsaid."""
     data = settings.get("data")
     if not data:
         raise InputError(
@@ -95,7 +100,7 @@ def federation_of(settings: Mapping[str, Any], data_dir: str | Path | None = Non
     recipe["noise"] = [
         {"noise": step, "seed": recipe["seed"]} if isinstance(step, str) else step for step in noise
     ]
-    return rebuild(recipe, data_dir)
+    return recipe
 
 
 def load(path: str | Path, *, data_dir: str | Path | None = None) -> Experiment:
