@@ -22,14 +22,21 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 PROGRAMS = ("flwr-clientapp", "flwr-serverapp")
-MODULES = ("torch", "fedparity.core.file", "fedparity.core.result", "fedparity.reports.html")
-READY = "warm"
+MODULES = (
+    "fedparity.engines.flower.client_app",
+    "fedparity.engines.flower.server_app",
+    "fedparity.reports.html",
+)
+READY = "ready to fork"
 FDS = 3
 PROGRAM = """#!{python} -SE
 import json, os, socket, sys
 
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-    door.connect({door!r})
+    try:
+        door.connect({door!r})
+    except OSError:
+        os.execv({real!r}, [{real!r}, *sys.argv[1:]])
     request = [{name!r}, sys.argv[1:], os.getcwd(), dict(os.environ)]
     socket.send_fds(door, [json.dumps(request).encode()], [0, 1, 2])
     door.recv(1)
@@ -37,11 +44,13 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
 
 
 def write_programs(folder: Path, door: Path) -> None:
-    """Write the small programs that ask at ``door``."""
+    """Write the small programs that ask at ``door``, or do it themselves if nobody is there."""
     folder.mkdir()
     for name in PROGRAMS:
         program = folder / name
-        program.write_text(PROGRAM.format(python=sys.executable, door=str(door), name=name))
+        real = str(Path(sys.executable).with_name(name))
+        text = PROGRAM.format(python=sys.executable, door=str(door), name=name, real=real)
+        program.write_text(text)
         program.chmod(0o700)
 
 
