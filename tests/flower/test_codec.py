@@ -14,11 +14,11 @@ from torch import Tensor
 pytest.importorskip("flwr", reason="Flower is not installed")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 
 from fedparity.core.client import Down, Up
 from fedparity.engines.flower import codec
 from fedparity.engines.flower.codec import BadMessage, Like, Schema, Stamp
+from fedparity.engines.flower.testing import through_bytes as sent
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=8)
 FLOATS = (torch.float32, torch.float64)
@@ -51,11 +51,6 @@ def same(found: Tensor, wanted: Tensor) -> bool:
 def same_tree(found, wanted) -> bool:
     one, other = codec.flat(found), codec.flat(wanted)
     return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
-
-
-def sent(records: RecordDict) -> RecordDict:
-    """Return what the other side receives."""
-    return recorddict_from_proto(recorddict_to_proto(records))
 
 
 @given(TREES, TREES, tensors(FLOATS), tensors(FLOATS), st.integers(0, 2**40), st.floats(0, 1))

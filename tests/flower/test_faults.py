@@ -185,6 +185,8 @@ def test_an_evaluation_that_is_wrong_is_left_out_and_told(name, value, told, tmp
     unknown = result.history[result.history["value"].isna()]
     assert set(unknown["client"]) == {"1"}
     assert result.clients["test_loss"].isna().tolist() == [False, True, True, False]
+    assert result.summary()["clients_without_test"] == 2  # the third has no example at all
+    assert math.isfinite(result.summary()["mean_loss"])
     lines = [line for line in deployment.log() if "evaluation" in line]
     assert [list(line["failed"]) for line in lines] == [["1"], ["1"]]
     assert told in lines[0]["failed"]["1"]
@@ -194,14 +196,17 @@ def test_an_evaluation_that_is_wrong_is_left_out_and_told(name, value, told, tmp
 def test_a_site_whose_code_fails_is_named_with_its_reason(tmp_path):
     deployment = Deployment(tmp_path, {"lstar": "none", "rounds": 1, "algorithm": "prox"})
 
+    errors = {"1": Error(2, "the disk is full"), "3": Error(3, "it may have expired")}
+
     def fault(client, asked, reply):
-        if client != "1" or asked.metadata.message_type != "train":
+        if client not in errors or asked.metadata.message_type != "train":
             return reply
-        return Message(Error(code=7, reason="the disk is full"), reply_to=asked)
+        return Message(errors[client], reply_to=asked)
 
     deployment.run(fault=fault)
     assert deployment.log()[0]["failed"] == {
-        "1": "its node failed: the disk is full (Flower's code 7)"
+        "1": "its node failed: the disk is full (Flower's code 2)",
+        "3": "no answer within 600 s",
     }
 
 

@@ -275,11 +275,15 @@ class Run:
         self._watched(state, values)
         return _headline(values[splits[-1]]) if splits else ""
 
+    def _table(self, values: dict[str, Values]) -> pd.DataFrame:
+        """Return one row a client from the evaluations of splits."""
+        return clients_table(self.experiment.federation, values, self.lstar)
+
     def _watched(self, state: RunState, values: dict[str, Values]) -> None:
         keep, stop = self.experiment.keep, self.experiment.stop
         if keep == "last" and stop is None:
             return
-        frame = ClientFrame(clients_table(self.experiment.federation, values, self.lstar))
+        frame = ClientFrame(self._table(values))
         if keep != "last":
             value = summary_value(frame, keep, split="validation")
             if _better(keep, value, state.best_value):
@@ -315,7 +319,7 @@ class Run:
                     sizes = experiment.federation.train.sizes
                     for model, numbers in found.items():
                         self.history.add(shown, split, model, numbers, sizes)
-        clients = clients_table(experiment.federation, values, self.lstar)
+        clients = self._table(values)
         module = experiment.setup.layout.write(
             self.module, state.server.x, state.server.buffers
         ).eval()

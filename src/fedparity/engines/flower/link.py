@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 
@@ -15,6 +16,8 @@ class Failure(NamedTuple):
     reason: str
 
 
+EXPIRED = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+"""Flower's codes of messages that passed their time to live, which is our deadline."""
 Answers = dict[int, RecordDict | Failure]
 
 
@@ -42,16 +45,21 @@ def exchange(
     ]
     late = Failure(f"no answer within {deadline:g} s")
     answers: Answers = dict.fromkeys(messages, late)
-    for reply in grid.send_and_receive(letters, timeout=deadline) if letters else ():
-        node = reply.metadata.src_node_id
-        if answers.get(node) is late:
-            answers[node] = _read(reply)
+    replies = list(grid.send_and_receive(letters, timeout=deadline)) if letters else []
+    # An error may come from the SuperLink: only the message it answers tells whose it is.
+    asked = {letter.metadata.message_id: letter.metadata.dst_node_id for letter in letters}
+    for reply in replies:
+        node = asked.get(reply.metadata.reply_to_message_id)
+        if node is not None and answers[node] is late:
+            answers[node] = _read(reply, late)
     return answers
 
 
-def _read(reply: Message) -> RecordDict | Failure:
+def _read(reply: Message, late: Failure) -> RecordDict | Failure:
     if reply.has_error():
         error = reply.error
+        if error.code in EXPIRED:
+            return late
         said = " ".join((error.reason or "no reason given").split())
         return Failure(f"its node failed: {said[:300]} (Flower's code {error.code})")
     failure = reply.content.get("failure")

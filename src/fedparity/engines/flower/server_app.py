@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedparity.core.experiment import Experiment
 from fedparity.core.file import experiment as read_experiment
+from fedparity.core.file import recipe_of
 from fedparity.core.lstar import SPLITS
 from fedparity.core.result import Result
 from fedparity.core.run import Run, Watcher
@@ -23,6 +24,7 @@ from fedparity.core.rundir import RunDir
 from fedparity.core.state import Kept, RunState
 from fedparity.core.task import Task
 from fedparity.engines.door import Door
+from fedparity.engines.evaluation import Values
 from fedparity.engines.flower import Settings
 from fedparity.engines.flower.agreement import agreed, blueprint, settings_of
 from fedparity.engines.flower.census import Facts, stand_in
@@ -94,11 +96,8 @@ def deployed(
     settings: Mapping[str, Any], task: Task | None, roster: Roster, config: RunConfig
 ) -> Experiment:
     """Return the experiment over a stand-in for the data that the sites keep."""
-    recipe = settings.get("data")
-    federation = stand_in(
-        [roster.facts[client] for client in config.clients],
-        {"dataset": recipe} if isinstance(recipe, str) else recipe,
-    )
+    sites = [roster.facts[client] for client in config.clients]
+    federation = stand_in(sites, recipe_of(settings) if settings.get("data") else None)
     changed: dict[str, Any] = {"engine": "flower", "chunk": None}
     if config.min_replies is not None:
         changed["min_replies"] = config.min_replies
@@ -162,6 +161,13 @@ class FlowerRun(Run):
     def _due(self, round: int) -> bool:
         """Checkpoint every round: clients keep the state of one round back, not of more."""
         return True
+
+    def _table(self, values: dict[str, Values]) -> pd.DataFrame:
+        """Return one row a client; who could not be evaluated has no examples to summarise."""
+        table = super()._table(values)
+        for split in ("validation", "test"):
+            table.loc[table[f"{split}_loss"].isna(), f"n_{split}"] = 0
+        return table
 
     def _evaluate(self, state: RunState) -> str:
         note = super()._evaluate(state)

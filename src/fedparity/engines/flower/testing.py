@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 import numpy as np
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedparity.core.seeds import generator
@@ -122,4 +123,7 @@ class LocalGrid(Grid):
 
 def through_bytes(records: RecordDict) -> RecordDict:
     """Return what the other side of a wire reads."""
-    return recorddict_from_proto(recorddict_to_proto(records))
+    contents = {name: part.deflate() for name, part in get_all_nested_objects(records).items()}
+    read = inflate_object_from_contents(records.object_id, contents)
+    assert isinstance(read, RecordDict)
+    return read
