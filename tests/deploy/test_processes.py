@@ -62,11 +62,11 @@ def test_a_wait_is_bounded():
 
 
 def test_a_restarted_process_does_not_see_the_words_of_the_one_before(tmp_path):
-    first = python(tmp_path, "print('one')")
-    assert list(first.lines()) == ["one"]
-    second = python(tmp_path, "print('two')")
-    assert list(second.lines()) == ["two"]
-    assert second.log.read_text() == "one\ntwo\n"
+    for word in ("one", "two"):
+        child = python(tmp_path, f"print({word!r})")
+        assert child.ended(30) == 0
+        assert child.text() == f"{word}\n"
+    assert child.log.read_text() == "one\ntwo\n"
 
 
 def test_flower_sends_nothing_elsewhere(tmp_path):

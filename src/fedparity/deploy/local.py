@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Literal
 
 from fedparity.deploy import warm as warm_start
 from fedparity.deploy.certificates import CA, SERVER, SERVER_KEY, make_certificates, write_node_key
-from fedparity.deploy.processes import Child, end, environment, reason, until
+from fedparity.deploy.processes import STEP, Child, end, environment, reason, until
 from fedparity.deploy.table import Value, toml
 from fedparity.errors import FedparityError
 
@@ -197,12 +198,17 @@ class LocalFederation:
         return str(found["status"]), str(found["status-details"])
 
     def run(
-        self, app: Path, config: Mapping[str, Value], tell: Callable[[str], None] = lambda _: None
+        self,
+        app: Path,
+        config: Mapping[str, Value],
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """Submit a run, tell its log line by line, and wait for its end."""
+        """Submit a run and wait for its end, calling ``meanwhile`` again and again."""
         child = self.start_run(app, config)
-        for line in child.lines():
-            tell(line)
+        while child.code is None:
+            meanwhile()
+            time.sleep(STEP)
+        meanwhile()
         if child.code != 0:
             raise FedparityError(f"flwr run failed: {reason(child.text())} (see {child.log})")
         status, details = self.status(run_id(child))

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,18 +84,6 @@ class Child:
             return found
 
         return until(f"{self.name} (see {self.log})", look, seconds)
-
-    def lines(self) -> Iterator[str]:
-        """Tell what the process says, line by line, until it ends."""
-        told = 0
-        while True:
-            running, text = self.code is None, self.text()
-            whole = text if not running else text[: text.rfind("\n") + 1]
-            yield from whole[told:].splitlines()
-            told = len(whole)
-            if not running:
-                return
-            time.sleep(STEP)
 
     def ended(self, seconds: float) -> int:
         """Wait for the end of the process and return its exit code."""
