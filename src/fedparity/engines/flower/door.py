@@ -73,7 +73,7 @@ class FlowerDoor(Door):
         self.setup, self.roster, self.run = setup, roster, run
         self.received, self.deadline = received, deadline
         self.unevaluated: dict[int, str] = {}
-        """Clients without numbers in the last evaluation, and why."""
+        """Clients without numbers in the last evaluation, and why; emptied when it is told."""
         self._schemas: dict[str, Schema] = {}
         self._evaluated: tuple[Down, dict[str, dict[str, Values]]] | None = None
         data = setup.federation.train

@@ -171,12 +171,22 @@ class FlowerRun(Run):
 
     def _evaluate(self, state: RunState) -> str:
         note = super()._evaluate(state)
+        self._note_absent(state)
+        return note
+
+    def _finish(self, state: RunState) -> Result:
+        result = super()._finish(state)
+        self._note_absent(state)
+        return result
+
+    def _note_absent(self, state: RunState) -> None:
+        """Log, once an evaluation, who could not be evaluated and why."""
         door, folder = self.door, self.folder
         if isinstance(door, FlowerDoor) and folder is not None and door.unevaluated:
             names = self.experiment.federation.names
             failed = {names[client]: why for client, why in door.unevaluated.items()}
             folder.note(round=state.round, evaluation="incomplete", failed=failed)
-        return note
+            door.unevaluated = {}
 
 
 def write_sites(file: Path, name: str, roster: Roster) -> None:
