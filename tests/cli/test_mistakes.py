@@ -38,7 +38,7 @@ WRONG = [
     (["run", *DIGITS, "--steps", "2", "--epochs", "2"], "solver: takes steps or epochs, not both"),
     (["run", *DIGITS, "--cohort", "100"], "a whole number up to 5"),
     (["run", *DIGITS, "--keep", "worst_acuracy"], "did you mean 'worst_accuracy'"),
-    (["run", *DIGITS, "--engine", "gpu"], "engine should be 'auto', 'loop' or 'vmap', got 'gpu'"),
+    (["run", *DIGITS, "--engine", "gpu"], "'auto', 'loop', 'vmap' or 'flower', got 'gpu'"),
     (["run", *DIGITS, "--data", "mnist", "--data-dir", "nowhere"], "in nowhere"),
     (["run", "absent.yaml"], "cannot read absent.yaml: No such file"),
     (["compare", *DIGITS], "name the algorithms to compare"),

@@ -292,3 +292,18 @@ def test_a_hundred_thousand_clients_are_one_vectorised_step():
     made = Federation.from_arrays(np.zeros((3 * n, 1)), np.zeros(3 * n, int), np.arange(3 * n) % n)
     assert len(made) == n
     assert (made.train.sizes == 3).all()
+
+
+def test_only_keeps_the_examples_of_the_named_clients(unlike):
+    alone = unlike.only("3", "0")
+    assert alone.names == ("3", "0")
+    for part in ("train", "validation", "test"):
+        for mine, theirs in ((0, 3), (1, 0)):
+            kept, given = (getattr(f, part) for f in (alone, unlike))
+            for found, wanted in zip(kept.client(mine), given.client(theirs), strict=True):
+                assert torch.equal(found, wanted)
+
+
+def test_only_refuses_a_client_that_is_not_there(unlike):
+    with pytest.raises(InputError, match="unknown client 'nobody'"):
+        unlike.only("nobody")

@@ -112,3 +112,10 @@ def test_large_full_batches_loop():
 
 def test_convolutions_that_fill_a_core_loop():
     assert chosen(even(2, 60, (3, 32, 32)), "cnn", steps=2, batch=50) == "loop"
+
+
+def test_a_run_meant_for_real_sites_is_not_simulated(unlike, tmp_path):
+    experiment = fp.Experiment(unlike, "linear", rounds=1, engine="flower")
+    with pytest.raises(InputError, match="start it with 'flwr run'"):
+        experiment.run(out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""The command line: ``fedparity run | compare | resume | profile | list | explain``.
+"""The command line: ``fedparity run | compare | resume | profile | list | explain | flower``.
 
 Nothing heavy is imported before a command needs it, so that help and mistakes answer at once.
 """

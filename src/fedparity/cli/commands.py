@@ -7,8 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
+from fedparity.cli import flower
 from fedparity.cli.flags import ALGORITHM, ROUNDS, settings_from, takes_settings
-from fedparity.cli.work import RUNS, at_work, console, free, introduce, progress, slug
+from fedparity.cli.work import (
+    RUNS,
+    at_work,
+    console,
+    free,
+    introduce,
+    progress,
+    show_result,
+    slug,
+)
 from fedparity.errors import InputError
 
 app = typer.Typer(
@@ -16,6 +26,8 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(flower.app, name="flower")
 
 File = Annotated[
     Path | None,
@@ -59,7 +71,7 @@ def run(file: File = None, *, out: Out = None, data_dir: DataDir = None, **given
     introduce(made, console())
     with at_work(directory), progress() as watch:
         made.run(directory, watch)
-    _show(directory)
+    show_result(directory)
 
 
 @app.command("compare")
@@ -108,7 +120,7 @@ def resume(
     else:
         with at_work(directory), progress() as watch:
             file.resume(directory, rounds=rounds, data_dir=data_dir, watch=watch)
-    _show(directory)
+    show_result(directory)
 
 
 @app.command("profile")
@@ -162,17 +174,3 @@ def explain(
     from fedparity.reports.explanation import explain as show
 
     show(algorithm, parameters, console())
-
-
-def _show(directory: Path) -> None:
-    """Print the result of a finished run and where it is."""
-    from fedparity.core.result import Result
-    from fedparity.reports.tables import show
-
-    result, out = Result.load(directory), console()
-    out.print()
-    show({str(result.settings["record"]["written_as"]): result.frame}, out)
-    for part, told in result.settings["record"].get("told", {}).items():
-        numbers = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
-        out.print(f"\n{part} at the end, on validation: {numbers}", markup=False)
-    out.print(f"\nResults in {directory}; open {directory / 'report.html'}", markup=False)

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
@@ -53,19 +54,15 @@ def _code(args: list[str]) -> int:
 def _usage(error: Exception) -> str:
     """Return what is wrong with the words of the command line, and the nearest right one."""
     text = str(getattr(error, "format_message", error.__str__)())
-    context = getattr(error, "ctx", None)
+    context: Any = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "fedparity")
     command = re.match(r"No such command '([^']*)'", text)
     if command:
-        return str(unknown("command", command[1], _commands()))
+        return str(unknown("command", command[1], context.command.list_commands(context)))
     option, near = getattr(error, "option_name", None), getattr(error, "possibilities", None)
     if near:
         return f"no such option '{option}': did you mean '{near[0]}'? See '{path} --help'"
     return f"{text[:1].lower()}{text[1:].rstrip('.')}. See '{path} --help'"
-
-
-def _commands() -> list[str]:
-    return [str(command.name or "") for command in app.registered_commands]
 
 
 def _said(text: str, code: int) -> int:

@@ -86,6 +86,20 @@ def introduce(experiment: Experiment, out: Console) -> None:
     )
 
 
+def show_result(directory: Path) -> None:
+    """Print the result of a finished run and where it is."""
+    from fedparity.core.result import Result
+    from fedparity.reports.tables import show
+
+    result, out = Result.load(directory), console()
+    out.print()
+    show({str(result.settings["record"]["written_as"]): result.frame}, out)
+    for part, told in result.settings["record"].get("told", {}).items():
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
+        out.print(f"\n{part} at the end, on validation: {numbers}", markup=False)
+    out.print(f"\nResults in {directory}; open {directory / 'report.html'}", markup=False)
+
+
 def _way_on(directory: Path | None) -> str:
     started = directory is not None and (directory / "experiment.yaml").exists()
     return f": fedparity resume {directory}" if started else ""

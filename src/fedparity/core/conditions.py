@@ -49,7 +49,8 @@ class Conditions:
     seed
         The one seed of the run.
     engine
-        ``auto``, ``loop`` or ``vmap``.
+        ``auto``, ``loop`` or ``vmap``; ``flower`` is what a run on a real federation is recorded
+        with.
     chunk
         Clients in one stack of the vmap engine; None bounds its memory by itself.
     dtype
@@ -74,7 +75,7 @@ class Conditions:
     min_replies: int = Field(default=1, ge=1)
     server_lr: float = Field(default=1.0, gt=0)
     seed: int = Field(default=0, ge=0)
-    engine: Literal["auto", "loop", "vmap"] = "auto"
+    engine: Literal["auto", "loop", "vmap", "flower"] = "auto"
     chunk: int | None = Field(default=None, ge=1)
     dtype: Literal["float32", "float64"] = "float32"
     buffers: Literal["average", "local", "refuse"] = "average"

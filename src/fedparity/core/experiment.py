@@ -157,27 +157,7 @@ class Experiment:
     def _setup(self) -> Setup:
         assert isinstance(self.algorithm, Algorithm)
         assert isinstance(self.task, Task)
-        federation = self.federation
-        module = self.task.build(
-            federation.shape,
-            federation.outputs,
-            seed_for(self.seed, "model"),
-            DTYPES[self.conditions.dtype],
-        )
-        setup = Setup(
-            federation,
-            self.task,
-            module,
-            Layout(module),
-            self.algorithm,
-            self.solver,
-            self.seed,
-            local_buffers=self.conditions.buffers == "local" or self.algorithm.local_buffers,
-        )
-        if setup.layout.buffers and self.conditions.buffers == "refuse":
-            raise InputError(
-                f"the model has buffers ('{setup.layout.buffers[0].name}') and buffers='refuse'"
-            )
+        setup = prepare(self.federation, self.task, self.algorithm, self.solver, self.conditions)
         metrics = auto.check_model(setup, self.task)
         for watched in self._watched():
             if SUMMARIES[watched].column == "accuracy" and "accuracy" not in metrics:
@@ -194,14 +174,7 @@ class Experiment:
     @property
     def cohort_size(self) -> int:
         """Clients asked a round."""
-        population, cohort = len(self.federation), self.conditions.cohort
-        if cohort is None:
-            return population
-        if isinstance(cohort, float) and cohort <= 1:
-            return max(1, round(cohort * population))
-        if cohort > population or cohort != int(cohort):
-            raise InputError(f"cohort is {cohort:g}: a share, or a whole number up to {population}")
-        return int(cohort)
+        return cohort_size(self.conditions.cohort, len(self.federation))
 
     @property
     def by_size(self) -> bool:
@@ -272,6 +245,8 @@ class Experiment:
                 "engine_reason": self.choice.reason,
                 "federation": self.federation.fingerprint,
                 "clients": len(self.federation),
+                "inputs": list(self.federation.shape),
+                "outputs": self.federation.outputs,
                 "parameters": self.setup.layout.size,
                 "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
                 "python": platform.python_version(),
@@ -309,6 +284,7 @@ class Experiment:
         """
         from fedparity.core.run import Run
 
+        auto.check_here(self.choice.name)
         result = Run(self, out, watch).start()
         if reference is not None:
             result.warn_of_levelling_down(reference)
@@ -318,7 +294,42 @@ class Experiment:
         """Go on from the last checkpoint of a run of this same experiment."""
         from fedparity.core.run import Run
 
+        auto.check_here(self.choice.name)
         return Run(self, directory, watch).resume()
+
+
+def prepare(
+    federation: Federation,
+    task: Task,
+    algorithm: Algorithm,
+    solver: Solver,
+    conditions: Conditions,
+) -> Setup:
+    """Return what engines work on, with a fresh module; the federation is in the right dtype."""
+    module = task.build(
+        federation.shape,
+        federation.outputs,
+        seed_for(conditions.seed, "model"),
+        DTYPES[conditions.dtype],
+    )
+    layout = Layout(module)
+    if layout.buffers and conditions.buffers == "refuse":
+        raise InputError(f"the model has buffers ('{layout.buffers[0].name}') and buffers='refuse'")
+    local = conditions.buffers == "local" or algorithm.local_buffers
+    return Setup(
+        federation, task, module, layout, algorithm, solver, conditions.seed, local_buffers=local
+    )
+
+
+def cohort_size(cohort: int | float | None, population: int) -> int:
+    """Return how many clients are asked a round: all, a share of them, or a whole number."""
+    if cohort is None:
+        return population
+    if isinstance(cohort, float) and cohort <= 1:
+        return max(1, round(cohort * population))
+    if cohort > population or cohort != int(cohort):
+        raise InputError(f"cohort is {cohort:g}: a share, or a whole number up to {population}")
+    return int(cohort)
 
 
 def _version(package: str) -> str:

@@ -21,9 +21,10 @@ from torch import nn
 
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.conditions import Conditions, Stop
-from fedparity.core.experiment import Experiment
+from fedparity.core.experiment import DTYPES, Experiment
 from fedparity.core.result import Result, load_module
 from fedparity.core.rundir import RunDir, read_yaml
+from fedparity.core.seeds import seed_for
 from fedparity.core.solver import Solver
 from fedparity.core.task import TASKS, Factory, Task
 from fedparity.data import Federation, rebuild
@@ -49,27 +50,42 @@ def experiment(
 
     ``federation`` and ``task`` stand in for data and models that a file cannot name.
     """
-    for key in settings:
-        if key not in KEYS:
-            raise unknown("setting", str(key), KEYS)
+    check_keys(settings)
     if federation is None:
         federation = federation_of(settings, data_dir)
     if task is None:
-        task = _task(settings, federation)
+        task = task_of(settings, federation.kind)
     conditions = {f.name for f in dataclasses.fields(Conditions)}
     stop = _table(settings, "stop")
     return Experiment(
         federation,
         task,
-        algorithm=_algorithm(settings),
-        solver=call("solver", Solver, _table(settings, "solver")),
+        algorithm=algorithm_of(settings),
+        solver=solver_of(settings),
         stop=call("stop", Stop, stop) if stop else None,
         **{key: value for key, value in settings.items() if key in conditions},
     )
 
 
+def check_keys(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that no experiment has."""
+    for key in settings:
+        if key not in KEYS:
+            raise unknown("setting", str(key), KEYS)
+
+
+def solver_of(settings: Mapping[str, Any]) -> Solver:
+    """Return how clients train."""
+    return call("solver", Solver, _table(settings, "solver"))
+
+
 def federation_of(settings: Mapping[str, Any], data_dir: str | Path | None = None) -> Federation:
     """Return the federation that the ``data`` of an experiment's settings describes."""
+    return rebuild(recipe_of(settings), data_dir)
+
+
+def recipe_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the federation of an experiment's settings is made, with what goes unsaid."""
     data = settings.get("data")
     if not data:
         raise InputError(
@@ -84,7 +100,7 @@ def federation_of(settings: Mapping[str, Any], data_dir: str | Path | None = Non
     recipe["noise"] = [
         {"noise": step, "seed": recipe["seed"]} if isinstance(step, str) else step for step in noise
     ]
-    return rebuild(recipe, data_dir)
+    return recipe
 
 
 def load(path: str | Path, *, data_dir: str | Path | None = None) -> Experiment:
@@ -106,6 +122,11 @@ def resume(
 ) -> Result:
     """Go on with the run in a directory from its last checkpoint, to ``rounds`` if given."""
     settings = RunDir(directory).settings()
+    if settings.get("engine") == "flower":
+        raise InputError(
+            f"the run in {directory} is one of a Flower federation: go on with it by 'flwr run' "
+            "with resume=true in the run config"
+        )
     if rounds is not None:
         settings["rounds"] = rounds
     again = experiment(settings, federation=federation, task=task, data_dir=data_dir)
@@ -117,10 +138,21 @@ def load_model(directory: str | Path) -> nn.Module:
     folder = RunDir(directory)
     if not folder.model.exists():
         raise InputError(f"the run in {directory} has no model yet")
-    return load_module(load(directory).setup.module, folder.model)
+    return load_module(_module(folder.settings()), folder.model)
 
 
-def _algorithm(settings: Mapping[str, Any]) -> Algorithm:
+def _module(settings: Mapping[str, Any]) -> nn.Module:
+    """Return a fresh module of a run, without its data where the run recorded their shape."""
+    record = settings.get("record") or {}
+    if "inputs" not in record or "task" not in settings:
+        return experiment(settings).setup.module
+    shape, outputs = tuple(record["inputs"]), record["outputs"]
+    dtype = DTYPES[settings.get("dtype", "float32")]
+    task = task_of(settings, kind="classes")
+    return task.build(shape, outputs, seed_for(settings.get("seed", 0), "model"), dtype)
+
+
+def algorithm_of(settings: Mapping[str, Any]) -> Algorithm:
     """Return the algorithm, under the name the user gave it where a run recorded that."""
     found = algorithm(str(settings.get("algorithm", "fedavg")))
     record = settings.get("record")
@@ -134,14 +166,15 @@ def _algorithm(settings: Mapping[str, Any]) -> Algorithm:
     return named if complete(named) == complete(found) else found
 
 
-def _task(settings: Mapping[str, Any], federation: Federation) -> Task:
+def task_of(settings: Mapping[str, Any], kind: str) -> Task:
+    """Return the task; what is not named follows from the kind of the data."""
     if "model" not in settings:
         raise InputError(
             "the experiment names no model: give one (--model linear, or 'model: linear' in the "
             "file)"
         )
     model: Factory | str = str(settings["model"])
-    default = "classification" if federation.kind == "classes" else "regression"
+    default = "classification" if kind == "classes" else "regression"
     name = str(settings.get("task", default))
     if name not in TASKS:
         raise unknown("task", name, TASKS)

@@ -8,6 +8,7 @@ not depend on who else is there.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -101,13 +102,19 @@ def cache_dir() -> Path:
 
 
 def cached(
-    setup: Setup, rule: LstarRule, rounds: int, engine: str, progress: Progress | None = None
+    setup: Setup,
+    rule: LstarRule,
+    rounds: int,
+    engine: str,
+    progress: Progress | None = None,
+    folder: Path | None = None,
 ) -> pd.DataFrame:
     """Return L* of every client, from disk if it was computed before.
 
     One row a client; columns ``train``, ``validation``, ``test`` (NaN without an example).
+    ``folder`` is where it is kept, by default :func:`cache_dir`.
     """
-    file = cache_dir() / "lstar" / f"{_key(setup, rule, rounds, engine)}.parquet"
+    file = (folder or cache_dir()) / "lstar" / f"{_key(setup, rule, rounds, engine)}.parquet"
     if file.exists():
         try:
             table = pd.read_parquet(file)
@@ -124,6 +131,11 @@ def cached(
     except OSError as error:
         warnings.warn(f"L* is not kept for other runs: {error}", stacklevel=2)
     return table
+
+
+def budget(rounds: int, cohort: int, population: int) -> int:
+    """Return the rounds alone that a client's share of the experiment's training amounts to."""
+    return max(1, math.ceil(rounds * (cohort / population)))
 
 
 def estimate(
@@ -226,6 +238,7 @@ def _key(setup: Setup, rule: LstarRule, rounds: int, engine: str) -> str:
         setup.seed,
         engine,
         torch.__version__,
+        *(() if setup.places is None else setup.places.tolist()),
     )
     digest.update(repr(described).encode())
     # What a module or a task does is not in its name: the first losses tell it.

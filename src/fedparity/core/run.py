@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from fedparity.core import lstar
 from fedparity.core.client import Down
@@ -25,10 +26,11 @@ from fedparity.core.experiment import Experiment
 from fedparity.core.history import History
 from fedparity.core.result import Result, clients_table, save_module
 from fedparity.core.rundir import RunDir
-from fedparity.core.state import SCHEMA, ClientStore, RunState
+from fedparity.core.state import SCHEMA, ClientStore, Kept, RunState
 from fedparity.engines import auto
+from fedparity.engines.door import Door
 from fedparity.engines.evaluation import Values
-from fedparity.engines.setup import intraop
+from fedparity.engines.setup import Setup, intraop
 from fedparity.engines.simulation import Simulation
 from fedparity.errors import FedparityError, InputError
 from fedparity.metrics import SUMMARIES, ClientFrame, summary_value
@@ -133,6 +135,18 @@ class Run:
         )
         self.module = setup.module
         x, buffers = setup.layout.read(setup.module)
+        self.door, store = self._door(setup, x, buffers)
+        self.context = experiment.context(x)
+        return RunState(
+            0,
+            setup.algorithm.init(x, buffers, self.context),
+            store,
+            identity={"schema": SCHEMA, **experiment.identity()},
+        )
+
+    def _door(self, setup: Setup, x: Tensor, buffers: Tensor) -> tuple[Door, Kept]:
+        """Return the door to the clients, here in this process, and what is kept of them."""
+        experiment = self.experiment
         engine = auto.make(setup, experiment.choice.name, experiment.chunk)
         store = ClientStore(
             setup.algorithm,
@@ -142,18 +156,11 @@ class Run:
             len(experiment.federation),
             setup.local_buffers,
         )
-        self.door = Simulation(engine, store, experiment.drop, experiment.min_replies)
-        self.context = experiment.context(x)
-        return RunState(
-            0,
-            setup.algorithm.init(x, buffers, self.context),
-            store,
-            identity={"schema": SCHEMA, **experiment.identity()},
-        )
+        return Simulation(engine, store, experiment.drop, experiment.min_replies), store
 
     def close(self) -> None:
         """Give back what :meth:`open` took."""
-        self.door.engine.close()
+        self.door.close()
 
     def round(self, state: RunState) -> None:
         """Move the state by one round."""
@@ -173,8 +180,8 @@ class Run:
             return None
         if self.folder is not None and self.folder.lstar.exists():
             return pd.read_parquet(self.folder.lstar)
-        share = experiment.cohort_size / len(experiment.federation)
-        rounds = max(1, math.ceil(experiment.rounds * share))
+        population = len(experiment.federation)
+        rounds = lstar.budget(experiment.rounds, experiment.cohort_size, population)
         self.watch.stage("each client alone (L*)", rounds)
         table = lstar.cached(
             experiment.setup,
@@ -199,7 +206,9 @@ class Run:
                 self.round(state)
                 self._log(state, began)
                 if state.empty >= MOST_EMPTY:
-                    raise FedparityError(f"{MOST_EMPTY} rounds in a row without enough replies")
+                    raise FedparityError(
+                        f"{MOST_EMPTY} rounds in a row without enough replies{self._why()}"
+                    )
                 t, note = state.round, ""
                 if t % experiment.evaluation_interval == 0 or t == experiment.rounds:
                     note = self._evaluate(state)
@@ -210,6 +219,12 @@ class Run:
                     self._save(state)
                     where = f": fedparity resume {self.folder.path}" if self.folder else ""
                     raise KeyboardInterrupt(f"stopped after round {t}{where}")
+
+    def _why(self) -> str:
+        """Return the first reason why a client did not answer, to be told with an error."""
+        for client, why in self.door.attendance.failed.items():
+            return f" (client '{self.experiment.federation.names[client]}': {why})"
+        return ""
 
     def _due(self, round: int) -> bool:
         every = self.experiment.checkpoint_every
@@ -260,11 +275,15 @@ class Run:
         self._watched(state, values)
         return _headline(values[splits[-1]]) if splits else ""
 
+    def _table(self, values: dict[str, Values]) -> pd.DataFrame:
+        """Return one row a client from the evaluations of splits."""
+        return clients_table(self.experiment.federation, values, self.lstar)
+
     def _watched(self, state: RunState, values: dict[str, Values]) -> None:
         keep, stop = self.experiment.keep, self.experiment.stop
         if keep == "last" and stop is None:
             return
-        frame = ClientFrame(clients_table(self.experiment.federation, values, self.lstar))
+        frame = ClientFrame(self._table(values))
         if keep != "last":
             value = summary_value(frame, keep, split="validation")
             if _better(keep, value, state.best_value):
@@ -300,7 +319,7 @@ class Run:
                     sizes = experiment.federation.train.sizes
                     for model, numbers in found.items():
                         self.history.add(shown, split, model, numbers, sizes)
-        clients = clients_table(experiment.federation, values, self.lstar)
+        clients = self._table(values)
         module = experiment.setup.layout.write(
             self.module, state.server.x, state.server.buffers
         ).eval()
@@ -334,6 +353,8 @@ def _better(metric: str, value: float, best: float | None) -> bool:
 
 
 def _headline(values: Values) -> str:
+    if np.isnan(values["loss"]).all():
+        return "no client could be evaluated"
     if "accuracy" in values:
         shown = 100 * values["accuracy"]
         return f"accuracy {np.nanmean(shown):.1f} %, worst {np.nanmin(shown):.1f} %"

@@ -11,7 +11,7 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -121,13 +121,23 @@ class ClientStore:
         self.scatter(clients, states)
 
 
+class Kept(Protocol):
+    """What a run keeps of its clients: their state, or where it stands with them."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return it by flat names, for a checkpoint."""
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take the state of :meth:`tensors`."""
+
+
 @dataclass
 class RunState:
     """Where a run stands after a round."""
 
     round: int
     server: Server
-    store: ClientStore
+    store: Kept
     best_value: float | None = None
     best_x: Tensor | None = None
     best_buffers: Tensor | None = None

@@ -270,6 +270,16 @@ class Federation:
         train, validation, test = (_to(split, dtype) for split in self._splits().values())
         return replace(self, train=train, validation=validation, test=test)
 
+    def only(self, *names: str) -> Federation:
+        """Return the federation of these clients alone, in the order given."""
+        for name in set(names).difference(self.names):
+            raise unknown("client", name, self.names)
+        chosen = [self.names.index(name) for name in names]
+        train, validation, test = (_only(split, chosen) for split in self._splits().values())
+        return replace(
+            self, names=names, train=train, validation=validation, test=test, recipe=None
+        )
+
     def with_label_noise(
         self, noise: Noise | str, seed: int = 0, clients: Sequence[str] | None = None
     ) -> Federation:
@@ -317,6 +327,12 @@ def numbered(clients: int) -> tuple[str, ...]:
     """
     width = len(str(max(clients - 1, 0)))
     return tuple(f"client-{k:0{width}d}" for k in range(clients))
+
+
+def _only(split: Split, clients: Sequence[int]) -> Split:
+    pairs = [split.client(k) for k in clients]
+    offsets = np.concatenate([[0], np.cumsum(split.sizes[list(clients)])])
+    return Split(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]), offsets)
 
 
 def _to(split: Split, dtype: torch.dtype) -> Split:

@@ -65,6 +65,15 @@ def make(setup: Setup, name: str, chunk: int | None = None) -> Engine:
     raise unknown("engine", name, ENGINES)
 
 
+def check_here(name: str) -> None:
+    """Refuse to simulate what was meant for a real federation."""
+    if name == "flower":
+        raise InputError(
+            "engine 'flower' is a federation of real sites: start it with 'flwr run', or simulate "
+            "the experiment with engine 'loop', which gives the same numbers"
+        )
+
+
 def check_stackable(setup: Setup) -> None:
     """Refuse an experiment that the vmap engine cannot run, before its first round."""
     if obstacle := unstackable(setup):

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
-from fedparity.core.seeds import seed_for
 from fedparity.engines.blame import blame
 from fedparity.engines.crew import Crew, cores
 from fedparity.engines.desk import Desk
@@ -139,7 +138,7 @@ class LoopEngine(Engine):
         """Let layers that draw random numbers draw from the client's own seed."""
         if not self.random:
             return nullcontext()
-        return seeded(seed_for(self.setup.seed, "layers", down.round, client))
+        return seeded(int(self.setup.seeds(down, np.asarray([client]), "layers")[0]))
 
 
 class seeded:

@@ -41,6 +41,9 @@ class Setup:
     """The best loss of every client alone, ``[K]``."""
     local_buffers: bool = False
     """Whether buffers stay on the clients."""
+    places: Ids | None = None
+    """The clients' places in the whole federation, where this is a piece of it: seeds are
+    addressed by them."""
 
     def lengths(self, clients: Ids) -> Ids:
         """Return the local steps of these clients; one where a part makes the update itself."""
@@ -49,7 +52,8 @@ class Setup:
 
     def seeds(self, down: Down, clients: Ids, purpose: str) -> Keys:
         """Return the clients' seeds of a round."""
-        return seeds_for(self.seed, purpose, down.round, clients)
+        places = clients if self.places is None else self.places[clients]
+        return seeds_for(self.seed, purpose, down.round, places)
 
 
 def known_lstar(setup: Setup) -> Tensor:

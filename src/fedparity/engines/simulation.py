@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,36 +11,25 @@ from torch import Tensor
 
 from fedparity.core.algorithm import Replies
 from fedparity.core.client import Down, Up
-from fedparity.core.seeds import seeds_for
 from fedparity.core.state import ClientStore
 from fedparity.data import Split
+from fedparity.engines.door import Door
 from fedparity.engines.evaluation import Values, by_client
-from fedparity.engines.setup import Engine, Ids, rows_of
+from fedparity.engines.setup import Engine, rows_of
 from fedparity.errors import FedparityError
 
 PERSONAL_FLOATS = 1 << 25
 """Numbers of personal parameters held at once while evaluating."""
 
 
-@dataclass
-class Attendance:
-    """Who was asked in a round, who answered its last exchange, and why others did not."""
-
-    round: int = 0
-    asked: list[int] = field(default_factory=list)
-    answered: list[int] = field(default_factory=list)
-    failed: dict[int, str] = field(default_factory=dict)
-
-
-class Simulation:
+class Simulation(Door):
     """Clients in this process, behind the one function ``ask``."""
 
     def __init__(
         self, engine: Engine, store: ClientStore, drop: float = 0.0, min_replies: int = 1
     ) -> None:
+        super().__init__(engine.setup.seed, drop, min_replies)
         self.engine, self.store = engine, store
-        self.drop, self.min_replies = drop, min_replies
-        self.attendance = Attendance()
 
     def ask(self, down: Down, cohort: Tensor) -> Replies:
         """Return the answers of those of the cohort who do not drop out, by ascending id."""
@@ -127,22 +116,6 @@ class Simulation:
             for key in keys
         }
 
-    def _dropped(self, down: Down, clients: Ids) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        seed = self.engine.setup.seed
-        draws = seeds_for(seed, "dropout", down.round, clients) / float(2**64)
-        dropped: np.ndarray[tuple[int], np.dtype[np.bool_]] = draws < self.drop
-        return dropped
-
-    def _record(self, round: int, asked: Ids, clients: Ids) -> None:
-        if self.attendance.round != round:
-            self.attendance = Attendance(round, asked.tolist())
-        self.attendance.answered = clients.tolist()
-        if len(clients) < len(asked):
-            for client in np.setdiff1d(asked, clients).tolist():
-                self.attendance.failed[client] = "dropped out"
-
-    def _nobody(self, down: Down) -> Replies:
-        self.attendance.answered = []
-        none = torch.zeros(0, dtype=torch.int64)
-        empty = down.x.new_zeros(0, len(down.x))
-        return Replies(none, none, {}, empty, empty[:, :0])
+    def close(self) -> None:
+        """Give back what the engine holds."""
+        self.engine.close()

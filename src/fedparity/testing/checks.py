@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from unittest.mock import patch
@@ -23,9 +23,7 @@ from fedparity.core.client import Down
 from fedparity.core.experiment import Experiment
 from fedparity.core.part import Part
 from fedparity.core.run import Silent
-from fedparity.core.seeds import Keys, seeds_for
-from fedparity.data import Federation, Split
-from fedparity.engines.setup import Ids, Setup, intraop
+from fedparity.engines.setup import intraop
 from fedparity.errors import InputError
 from fedparity.testing.bench import Bench, Flat, Trial
 
@@ -112,10 +110,8 @@ def check_order(part: Part, trial: Trial) -> None:
     count = len(trial.federation)
     order = np.arange(count)[::-1].copy()
     other = trial.experiment([part], engine="loop")
-    federation = _reordered(other.federation, order)
-    other.federation = federation
-    known = {f.name: getattr(other.setup, f.name) for f in dataclasses.fields(Setup)}
-    other.setup = _Relabelled(**{**known, "federation": federation}, labels=order)
+    other.federation = other.federation.only(*(other.federation.names[k] for k in order))
+    other.setup = replace(other.setup, federation=other.federation, places=order)
     after = _moved(other, trial.rounds)
     _same(part, "depends on the order of clients", after["x"], before["x"], ROUNDING)
     for name in (name for name in before if name.startswith("client/")):
@@ -215,16 +211,6 @@ CHECKS: dict[str, Check] = {
 """All checks by name."""
 
 
-@dataclass(frozen=True)
-class _Relabelled(Setup):
-    """A setup whose clients draw the numbers of other clients."""
-
-    labels: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    def seeds(self, down: Down, clients: Ids, purpose: str) -> Keys:
-        return seeds_for(self.seed, purpose, down.round, self.labels[clients])
-
-
 class _Interrupted(Exception):
     pass
 
@@ -261,21 +247,6 @@ def _moved(experiment: Experiment, rounds: int) -> Flat:
 
 def _after(trial: Trial, parts: Sequence[Part], **conditions: object) -> Flat:
     return _moved(trial.experiment(parts, **conditions), trial.rounds)
-
-
-def _reordered(federation: Federation, order: Ids) -> Federation:
-    def split(data: Split) -> Split:
-        rows = torch.cat([torch.arange(*data.offsets[k : k + 2]) for k in order])
-        offsets = np.concatenate([[0], np.cumsum(data.sizes[order])])
-        return Split(data.x[rows], data.y[rows], offsets)
-
-    return replace(
-        federation,
-        names=tuple(federation.names[k] for k in order),
-        train=split(federation.train),
-        validation=split(federation.validation),
-        test=split(federation.test),
-    )
 
 
 def _named(tree: dict[str, dict[str, Tensor]]) -> Flat:

@@ -1,0 +1,7 @@
+"""What every site runs."""
+
+from task import EXPERIMENT, load
+
+from fedparity.engines.flower import make_client_app
+
+app = make_client_app(EXPERIMENT, load)

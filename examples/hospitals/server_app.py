@@ -1,0 +1,7 @@
+"""What the coordinator runs: it holds no data."""
+
+from task import EXPERIMENT
+
+from fedparity.engines.flower import make_server_app
+
+app = make_server_app(EXPERIMENT)

@@ -1,0 +1,161 @@
+"""The Flower app of an experiment: four short files and the experiment itself."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fedparity.deploy.table import toml
+from fedparity.errors import InputError
+
+EXPERIMENT = "experiment.yaml"
+LONGEST_NAME = 32
+
+TASK = '''"""What a site does by itself: read the examples of its client."""
+
+from pathlib import Path
+
+import fedparity as fp
+from fedparity.core.file import federation_of
+from fedparity.core.rundir import read_yaml
+
+EXPERIMENT = Path(__file__).with_name("experiment.yaml")
+
+
+def load(client: str) -> fp.Federation:
+    """Return the examples of one client, split into train, validation and test.
+
+    HERE A SITE READS ITS OWN FILES, for example::
+
+        table = pd.read_csv("/srv/records.csv").assign(client=client)
+        return fp.Federation.from_frame(table, client="client", target="outcome")
+
+    Until then each client's share is cut out of the data that the experiment names: a trial.
+    """
+    return federation_of(read_yaml(EXPERIMENT)).only(client)
+'''
+CLIENT_APP = '''"""What every site runs."""
+
+from task import EXPERIMENT, load
+
+from fedparity.engines.flower import make_client_app
+
+app = make_client_app(EXPERIMENT, load)
+'''
+SERVER_APP = '''"""What the coordinator runs: it holds no data."""
+
+from task import EXPERIMENT
+
+from fedparity.engines.flower import make_server_app
+
+app = make_server_app(EXPERIMENT)
+'''
+PYPROJECT = """[project]
+name = "{name}"
+version = "1.0.0"
+description = "A federation of fedparity."
+license = "Apache-2.0"
+dependencies = ["fedparity[flower]=={version}"]
+
+[tool.flwr.app]
+publisher = "fedparity"
+fab-include = ["*.py", "{experiment}"]  # nothing else leaves this folder
+
+[tool.flwr.app.components]
+serverapp = "server_app:app"
+clientapp = "client_app:app"
+
+[tool.flwr.app.config]
+{config}"""
+
+
+def new_app(directory: Path, experiment: Path) -> list[Path]:
+    """Write the app of an experiment into a new directory, and return its files.
+
+    The experiment is checked first, and its federation made, whose names become the ids of the
+    clients. The directory appears complete or not at all.
+    """
+    from fedparity.core.file import experiment as made_of
+    from fedparity.core.rundir import RunDir, read_yaml
+
+    file = RunDir(experiment).experiment if experiment.is_dir() else experiment
+    settings = read_yaml(file)
+    made = made_of(settings)
+    name = _name(directory)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise InputError(f"{directory} is not an empty directory: choose another one")
+    config = run_config(made.federation.names, f"runs/{name}", made.min_replies)
+    files = {
+        "pyproject.toml": PYPROJECT.format(
+            name=name, version=version("fedparity"), experiment=EXPERIMENT, config=toml(config)
+        ),
+        "task.py": TASK,
+        "client_app.py": CLIENT_APP,
+        "server_app.py": SERVER_APP,
+        EXPERIMENT: file.read_text(encoding="utf-8"),
+    }
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    try:
+        for path, text in files.items():
+            (beside / path).write_text(text, encoding="utf-8")
+        beside.chmod(0o755)
+        beside.rename(directory)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return [directory / path for path in files]
+
+
+def run_config(names: Sequence[str], out: str, min_replies: int) -> dict[str, Any]:
+    """Return the run config of an app: all keys that ``flwr run --run-config`` may change."""
+    for name in names:
+        if "," in name or name != name.strip() or not name:
+            raise InputError(f"client '{name}' cannot be a client id: ids are separated by commas")
+    return {
+        "clients": ",".join(names),
+        "out": out,
+        "resume": False,
+        "deadline": 600.0,
+        "first-deadline": 3600.0,
+        "min-replies": min_replies,
+        "wait": 300.0,
+    }
+
+
+def read_app(directory: Path) -> Mapping[str, Any]:
+    """Return the ``[tool.flwr.app]`` table of an app."""
+    import tomli
+
+    file = directory / "pyproject.toml"
+    try:
+        app = tomli.loads(file.read_text(encoding="utf-8"))["tool"]["flwr"]["app"]
+        if not isinstance(app["config"], dict):
+            raise KeyError("config")
+    except OSError as error:
+        raise InputError(
+            f"cannot read {file}: {error.strerror}; make an app by 'fedparity flower "
+            f"new {directory} --experiment experiment.yaml'"
+        ) from error
+    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not valid TOML: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{file} is not of a Flower app: it has no {error}") from error
+    return dict(app)
+
+
+def clients_of(directory: Path) -> list[str]:
+    """Return the ids of the clients that an app expects, in their order."""
+    listed = str(read_app(directory)["config"].get("clients", ""))
+    return [name.strip() for name in listed.split(",") if name.strip()]
+
+
+def _name(directory: Path) -> str:
+    """Return a name as Flower takes it: letters, digits and hyphens, a letter first."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", directory.absolute().name).strip("-")
+    return words[:LONGEST_NAME].rstrip("-") if re.match("[A-Za-z]", words) else "federation"

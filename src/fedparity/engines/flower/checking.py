@@ -1,0 +1,121 @@
+"""Replies are not trusted: what is wrong with one is said before it is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedparity.core.client import Down, Up
+from fedparity.core.lstar import SPLITS
+from fedparity.core.solver import Solver
+from fedparity.core.state import ClientStore
+from fedparity.core.task import TASKS, Task
+from fedparity.engines import auto
+from fedparity.engines.flower.census import StandIn
+from fedparity.engines.flower.codec import BadMessage, Schema, flat
+from fedparity.engines.setup import Setup, rows_of
+
+LARGEST_LOSS = 1e6
+"""A cross-entropy above this is a fault or a lie."""
+
+
+def expected(setup: Setup, down: Down) -> Schema:
+    """Return what the answers to an exchange look like.
+
+    One client with two examples of zeros answers it here: only names, types and shapes count.
+    """
+    x, buffers = setup.layout.read(setup.module)
+    solver = Solver(lr=setup.solver.lr, steps=1)
+    tiny = replace(
+        setup,
+        federation=_two_examples(setup.federation),
+        solver=solver,
+        lstar=None if setup.lstar is None else setup.lstar[:1],
+    )
+    store = ClientStore(
+        setup.algorithm, setup.layout, x, buffers, 1, local_buffers=setup.local_buffers
+    )
+    me = np.asarray([0])
+    states = store.gather(me)
+    own = states["buffers"]["b"] if "buffers" in states else down.buffers
+    engine = auto.make(tiny, "loop")
+    up = engine.ask(replace(down, each=rows_of(down.each, torch.tensor([0]))), me, own, states)
+    if up.deltas is None or up.buffers is None:
+        return Schema.of(Up(rows_of(up.reports, 0)))
+    sent = up.buffers[0, :0] if "buffers" in states else up.buffers[0]
+    return Schema.of(Up(rows_of(up.reports, 0), up.deltas[0], sent))
+
+
+def check_up(up: Up, task: Task) -> None:
+    """Refuse an answer that is not finite or reports an impossible loss."""
+    if not all(_finite(tensor) for tensor in _tensors(up)):
+        raise BadMessage("what it sent is not finite")
+    for name, value in flat(up.reports).items():
+        if name.endswith("/loss"):
+            check_loss(float(value.max()), float(value.min()), name, task)
+
+
+def check_loss(highest: float, lowest: float, name: str, task: Task) -> None:
+    """Refuse a loss that the task cannot have."""
+    if type(task) not in TASKS.values():
+        return
+    if lowest < 0:
+        raise BadMessage(f"its '{name}' is {lowest:g}: a loss is not negative")
+    if task.name != "regression" and highest > LARGEST_LOSS:
+        raise BadMessage(f"its '{name}' is {highest:g}: no loss is that large")
+
+
+def check_values(found: Mapping[str, float], wanted: Iterable[str], task: Task) -> None:
+    """Refuse an evaluation with other names than wanted, or impossible numbers."""
+    names = list(wanted)
+    for name in [*(n for n in names if n not in found), *found]:
+        if name not in found:
+            raise BadMessage(f"it leaves out '{name}'")
+        if name not in names:
+            raise BadMessage(f"it sends '{name}', which nobody asked for")
+    for name, value in found.items():
+        if not math.isfinite(value):
+            raise BadMessage(f"its '{name}' is {value}")
+        metric = name.rpartition("/")[2]
+        if metric == "loss":
+            check_loss(value, value, name, task)
+        if metric == "accuracy" and not 0 <= value <= 1 + 1e-9:
+            raise BadMessage(f"its '{name}' is {value:g}: not a share")
+
+
+def check_lstar(found: Mapping[str, float], sizes: Mapping[str, int], task: Task) -> None:
+    """Refuse an L* that is missing on a split that the client has, or impossible."""
+    check_values(
+        {f"alone/{split}/loss": value for split, value in found.items()},
+        [f"alone/{split}/loss" for split in SPLITS if sizes[split]],
+        task,
+    )
+
+
+def _tensors(up: Up) -> list[Tensor]:
+    vectors = [tensor for tensor in (up.deltas, up.buffers) if tensor is not None]
+    return [*vectors, *flat(up.reports).values()]
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(tensor.isfinite().all())
+
+
+def _two_examples(federation: object) -> StandIn:
+    assert isinstance(federation, StandIn)
+
+    def two(values: Tensor) -> Tensor:
+        return values.new_zeros(values.shape[1:]).expand(2, *values.shape[1:])
+
+    offsets = np.asarray([0, 2])
+    train = replace(
+        federation.train, x=two(federation.train.x), y=two(federation.train.y), offsets=offsets
+    )
+    return replace(
+        federation, names=federation.names[:1], train=train, validation=train, test=train
+    )

@@ -1,0 +1,148 @@
+"""One client at its site: the data, the model, and the client side of an exchange."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedparity.core import lstar
+from fedparity.core.client import Down, Up
+from fedparity.core.experiment import DTYPES, cohort_size, prepare
+from fedparity.core.file import algorithm_of, solver_of, task_of
+from fedparity.core.state import ClientStore
+from fedparity.core.task import Task
+from fedparity.engines import auto
+from fedparity.engines.flower import Load, codec
+from fedparity.engines.flower.agreement import agreed, blueprint, conditions_of
+from fedparity.engines.flower.census import Facts
+from fedparity.engines.flower.codec import BadMessage, Stamp
+from fedparity.engines.flower.memory import Memory
+from fedparity.engines.setup import rows_of
+from fedparity.engines.simulation import Simulation
+from fedparity.errors import InputError
+
+ME = np.asarray([0])
+
+
+class Site:
+    """A federation of one client, which computes what the simulator would for it.
+
+    Parameters
+    ----------
+    settings
+        The experiment's.
+    client
+        The client's id.
+    load
+        Returns the federation of that client alone.
+    task
+        Stands in for a task that settings cannot name.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], client: str, load: Load, task: Task | None
+    ) -> None:
+        self.client, self.conditions = client, conditions_of(settings)
+        self.agreed = agreed(settings, task)
+        federation = load(client)
+        if len(federation) != 1:
+            raise InputError(
+                f"load('{client}') gives {len(federation)} clients: a site has one, take "
+                "federation.only(client)"
+            )
+        federation = federation.to(DTYPES[self.conditions.dtype])
+        task = task or task_of(settings, federation.kind)
+        self.setup = prepare(
+            federation, task, algorithm_of(settings), solver_of(settings), self.conditions
+        )
+        auto.check_model(self.setup, task)
+        self.start = self.setup.layout.read(self.setup.module)
+
+    def facts(self) -> Facts:
+        """Return what the site tells of itself."""
+        federation = self.setup.federation
+        return Facts(
+            client=self.client,
+            train=len(federation.train),
+            validation=len(federation.validation),
+            test=len(federation.test),
+            shape=federation.shape,
+            target=tuple(federation.train.y.shape[1:]),
+            outputs=federation.outputs,
+            kind=federation.kind,
+            classes=federation.classes,
+            fingerprint=federation.fingerprint,
+            model=blueprint(self.setup.module),
+            parameters=self.setup.layout.size,
+            python=platform.python_version(),
+            settings=self.agreed,
+        )
+
+    def alone(self, clients: Sequence[str], folder: Path) -> dict[str, float]:
+        """Return the client's L* on each split that it has, computed once."""
+        if self.conditions.lstar == "none":
+            return {}
+        asked = cohort_size(self.conditions.cohort, len(clients))
+        rounds = lstar.budget(self.conditions.rounds, asked, len(clients))
+        setup = replace(self.setup, places=np.asarray([clients.index(self.client)]))
+        table = lstar.cached(
+            setup, lstar.rule(self.conditions.lstar), rounds, "loop", folder=folder
+        )
+        found = {split: float(table[split].iloc[0]) for split in lstar.SPLITS}
+        return {split: value for split, value in found.items() if not np.isnan(value)}
+
+    def answer(self, down: Down, stamp: Stamp, memory: Memory) -> Up:
+        """Return the client's answer to a probe or a round of training, and remember it."""
+        door, before = self._door(stamp, memory)
+        replies = door.ask(down, torch.from_numpy(ME))
+        reports = rows_of(replies.reports, 0)
+        if down.phase == "probe":
+            return Up(reports)
+        if before:
+            after = codec.flat(rows_of(door.store.gather(ME), 0))
+            memory.keep(stamp, down.round, before, after)
+        return Up(reports, replies.deltas[0], replies.buffers[0])
+
+    def evaluate(self, down: Down, stamp: Stamp, memory: Memory) -> dict[str, float]:
+        """Return loss and metrics as ``model/split/metric``, on the splits that there are."""
+        door, _ = self._door(stamp, memory)
+        return {
+            f"{model}/{split}/{metric}": float(value[0])
+            for split in lstar.SPLITS
+            if len(getattr(self.setup.federation, split))
+            for model, values in door.evaluate(down, split).items()
+            for metric, value in values.items()
+        }
+
+    def _door(self, stamp: Stamp, memory: Memory) -> tuple[Simulation, codec.Flat]:
+        """Return the client as it is after the last round that counts, and its state then."""
+        x, buffers = self.start
+        told = torch.tensor([stamp.lstar], dtype=torch.float64).to(x.dtype)
+        known = None if np.isnan(stamp.lstar) else told
+        setup = replace(self.setup, lstar=known, places=np.asarray([stamp.place]))
+        store = ClientStore(
+            setup.algorithm, setup.layout, x, buffers, 1, local_buffers=setup.local_buffers
+        )
+        before = memory.recall(stamp, codec.flat(store.fresh)) if store.fresh else {}
+        store.scatter(ME, {p: _stacked(t) for p, t in codec.by_part(before).items()})
+        return Simulation(auto.make(setup, "loop"), store), before
+
+
+def _stacked(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: value[None] for name, value in tensors.items()}
+
+
+def check(down: Down, site: Site) -> None:
+    """Refuse a message that is for other parts than this site's, or not finite."""
+    names = {part.name for part in site.setup.algorithm.parts}
+    for name in (*down.shared, *down.each):
+        if name not in names:
+            raise BadMessage(f"it speaks of part '{name}', which this site does not have")
+    if not bool(down.x.isfinite().all()):
+        raise BadMessage("its parameters are not finite")

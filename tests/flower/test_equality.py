@@ -1,0 +1,132 @@
+"""The same experiment over Flower's messages gives the simulator's bits, replies in any order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("flwr", reason="Flower is not installed")
+
+from inprocess import Deployment, vector
+
+import fedparity as fp
+from fedparity.parts import PARTS
+
+pytestmark = pytest.mark.filterwarnings("ignore:eagle. clients of small gaps")
+
+
+def check(deployment: Deployment) -> fp.Result:
+    """Claim that both ways give the same parameters, numbers and server state."""
+    deployed, simulated = deployment.run(), deployment.simulate()
+    assert torch.equal(vector(deployed), vector(simulated))
+    pd.testing.assert_frame_equal(deployed.history, simulated.history, check_exact=True)
+    pd.testing.assert_frame_equal(deployed.clients, simulated.clients, check_exact=True)
+    found, wanted = deployment.checkpoint(), deployment.checkpoint("simulated")
+    kept = [name for name in wanted if not name.startswith("client")]
+    assert [name for name in found if name != "received"] == kept
+    for name in kept:
+        assert torch.equal(found[name], wanted[name]), name
+    return deployed
+
+
+def normed(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(math.prod(shape), 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, outputs)
+    )
+
+
+def dropping(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(math.prod(shape), 4), nn.Dropout(0.5), nn.Linear(4, outputs))
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_every_part_gives_the_bits_of_the_simulator(part, tmp_path):
+    cohort = None if "full_participation" in PARTS[part].needs else 3
+    lstar = "best_validation(rounds=2)" if part == "eagle" else "none"
+    settings = {"algorithm": part, "cohort": cohort, "lstar": lstar, "rounds": 2}
+    check(Deployment(tmp_path, settings))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["scaffold+fedfv", "eagle(lam=0.5)+prox+momentum", "lsr+pgvc+fedeba_plus(theta=30)+nova"],
+)
+def test_a_list_of_parts_gives_the_bits_of_the_simulator(text, tmp_path):
+    check(Deployment(tmp_path, {"algorithm": text}))
+
+
+def test_losses_gaps_and_reports_are_there_as_in_the_simulator(tmp_path):
+    result = check(Deployment(tmp_path, {"algorithm": "eagle", "dtype": "float32"}))
+    assert result.clients["test_gap"].notna().sum() == 3  # the third client has no test example
+    lstar = pd.read_parquet(tmp_path / "run" / "lstar.parquet")
+    pd.testing.assert_frame_equal(lstar, pd.read_parquet(tmp_path / "simulated" / "lstar.parquet"))
+    assert "<html" in (tmp_path / "run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedbn"])
+@pytest.mark.parametrize("buffers", ["average", "local"])
+def test_buffers_are_averaged_or_stay_as_in_the_simulator(algorithm, buffers, tmp_path):
+    clients = fp.testing.unlike_clients((8, 4, 6))
+    task = fp.Classification(normed)
+    settings = {"algorithm": algorithm, "buffers": buffers, "lstar": "none"}
+    result = check(Deployment(tmp_path, settings, clients, task))
+    personal = buffers == "local" or algorithm == "fedbn"
+    assert ("personal" in set(result.history["model"])) == personal
+
+
+def test_layers_that_draw_random_numbers_draw_those_of_the_simulator(tmp_path):
+    check(Deployment(tmp_path, {"algorithm": "qffl"}, task=fp.Classification(dropping)))
+
+
+def test_clients_drop_out_as_in_the_simulator(tmp_path):
+    deployment = Deployment(tmp_path, {"algorithm": "scaffold", "drop": 0.4, "lstar": "none"})
+    check(deployment)
+    failed = [line["failed"] for line in deployment.log()]
+    assert failed == [line["failed"] for line in deployment.log("simulated")]
+    assert any(failed)
+
+
+def test_real_targets_give_the_bits_of_the_simulator(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 2))
+    clients = fp.Federation.from_arrays(x, x.sum(1) + 0.5, np.arange(40) % 3)
+    check(Deployment(tmp_path, {"algorithm": "qffl", "model": "linear"}, clients))
+
+
+def test_the_best_model_is_kept_as_in_the_simulator(tmp_path):
+    settings = {"keep": "worst_loss", "stop": {"metric": "mean_loss", "patience": 1}, "rounds": 4}
+    check(Deployment(tmp_path, {"algorithm": "fedavg", **settings, "server_lr": 9.0}))
+
+
+def test_a_round_is_one_exchange_and_two_where_a_part_measures(tmp_path):
+    one = Deployment(tmp_path / "one", {"algorithm": "scaffold", "rounds": 1})
+    two = Deployment(tmp_path / "two", {"algorithm": "fedeba_plus", "rounds": 1})
+    for deployment in (one, two):
+        deployment.run()
+    first, later = (("query.hello", "evaluate"), ("train", "evaluate"))
+    assert list(dict.fromkeys(kind for kind, _ in one.grid.sent)) == [*first, "train"]
+    assert len(one.grid.sent) == 4 * len((*first, *later))
+    assert len(two.grid.sent) == 4 * len((*first, "query.probe", *later))
+
+
+def test_what_a_site_keeps_does_not_travel(tmp_path):
+    clients = fp.testing.unlike_clients((8, 4, 6))
+    settings = {"algorithm": "scaffold", "buffers": "local", "lstar": "none", "rounds": 1}
+    deployment = Deployment(tmp_path, settings, clients, fp.Classification(normed))
+    seen = []
+
+    def watch(client, asked, reply):
+        seen.append((asked.metadata.message_type, reply.content))
+        return reply
+
+    deployment.run(fault=watch)
+    for kind, content in seen:
+        names = {name for record in content.array_records.values() for name in record}
+        assert names == ({"delta", "buffers", "scaffold/dc"} if kind == "train" else set())
+        if kind == "train":
+            assert content["vectors"]["buffers"].shape == (0,)
