@@ -57,9 +57,7 @@ def text(sections: Sequence[Section], command: str, before: float) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write(
-    sections: Sequence[Section], command: str, figure: str | None, before: float
-) -> None:
+def write(sections: Sequence[Section], command: str, figure: str | None, before: float) -> None:
     """Write the page and the figure."""
     if figure is not None:
         (DOCS / "performance.svg").write_text(figure, encoding="utf-8")

@@ -103,7 +103,9 @@ def main() -> None:
     failed = [bar for section in sections for bar in section.bars if not bar.passed]
     out.print(f"{len(failed)} bars not reached", style="red" if failed else "green")
     if asked.write:
-        page.write(sections, " ".join(["python benchmarks/speed.py", *sys.argv[1:]]), figure, before)
+        page.write(
+            sections, " ".join(["python benchmarks/speed.py", *sys.argv[1:]]), figure, before
+        )
 
 
 if __name__ == "__main__":
