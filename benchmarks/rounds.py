@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from batched import arithmetic
 from contest import Contestant, Rounds, experiment, federation, medians
@@ -32,8 +32,10 @@ AHEAD = ("flower", "flgo", "fedlab", "pfl", "fedjax")
 Times = dict[str, float]
 
 
-def measure(names: Sequence[str], repeats: int, peers: Found) -> Section:
-    """Time every contestant on the workloads named."""
+def measure(
+    names: Sequence[str], repeats: int, peers: Found, say: Callable[[str], object] = print
+) -> Section:
+    """Time every contestant on the workloads named; say each one's times as they are known."""
     title = "A round of FedAvg"
     text = (
         "Milliseconds a round, no evaluation. The plain loop is a copy of the model, torch's "
@@ -49,6 +51,7 @@ def measure(names: Sequence[str], repeats: int, peers: Found) -> Section:
     for name in names:
         workload = WORKLOADS[name]
         chosen, reason, times = contest(workload, repeats)
+        say(f"{name}: " + ", ".join(f"{who} {number(ms)}" for who, ms in times.items()))
         others = [f"{e} {number(times[e])}" for e in ENGINES if e in times and e != "auto"]
         section.rows.append(
             (

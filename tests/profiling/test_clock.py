@@ -51,6 +51,13 @@ def test_waiting_for_threads_is_divided_as_they_spent_their_time():
     assert clock.parallel
 
 
+def test_a_phase_without_a_name_counts_as_the_one_around_it():
+    clock = clock_at(0, 1, 4, 10)
+    with clock.phase("outer"), clock.phase(None):
+        pass
+    assert clock.seconds == {"outer": 10}
+
+
 def test_functions_wear_the_clock_only_while_they_are_watched():
     class Worker:
         def work(self) -> int:

@@ -30,6 +30,7 @@ def test_phases_add_up_to_the_round_and_name_the_parts(engine):
     assert {"qffl: finish", "momentum: step", EVALUATION, CHECKPOINT} <= names
     assert {places.FORWARD, places.LOSSES, places.PLANNING, places.GATHERING} <= names
     assert {places.BACKWARD, places.STEP} <= names or places.FUSED in names
+    assert None not in names
     assert found.engine == engine
     assert found.rounds == 2
 

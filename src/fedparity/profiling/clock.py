@@ -36,9 +36,11 @@ class Clock:
         self._lock = threading.Lock()
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count what happens inside as a phase."""
+    def phase(self, name: str | None) -> Iterator[None]:
+        """Count what happens inside as a phase; None is the phase that one is in already."""
         frames = self._stack.frames
+        if name is None:
+            name = frames[-1][0] if frames else "unnamed"
         frames.append([name, self._now(), 0.0])
         try:
             yield
@@ -63,7 +65,7 @@ class Clock:
                 self.seconds[other] += own * seconds / total  # type: ignore[assignment]
             self._beside.clear()
 
-    def wrap(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def wrap(self, function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
         """Return the function, counted as a phase."""
 
         @functools.wraps(function)
@@ -75,7 +77,7 @@ class Clock:
 
 
 @contextmanager
-def watched(clock: Clock, places: list[tuple[Any, str, str]]) -> Iterator[None]:
+def watched(clock: Clock, places: list[tuple[Any, str, str | None]]) -> Iterator[None]:
     """Let functions wear the clock: (class or module, name of the function, phase)."""
     before = []
     try:

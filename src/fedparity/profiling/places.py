@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,9 +15,9 @@ from fedparity.core.experiment import Experiment
 from fedparity.core.run import Run
 from fedparity.core.solver import Solver
 from fedparity.core.state import ClientStore
-from fedparity.engines import loop, stack
 from fedparity.engines.chain import Chain
 from fedparity.engines.crew import Crew
+from fedparity.engines.gradients import descend
 from fedparity.engines.setup import Engine
 from fedparity.engines.simulation import Simulation
 
@@ -35,7 +36,7 @@ EXCHANGE = "exchange, the rest"
 SERVER = "averaging on the server"
 OTHER = "round, the rest"
 
-Place = tuple[Any, str, str]
+Place = tuple[Any, str, str | None]
 
 FIXED: tuple[Place, ...] = (
     (Run, "round", OTHER),
@@ -50,14 +51,13 @@ FIXED: tuple[Place, ...] = (
     (client, "probe", CLIENT),
     (torch.autograd, "backward", BACKWARD),
     (torch.autograd, "grad", BACKWARD),
-    (Crew, "run", EXCHANGE),
+    (Crew, "run", None),
     (Chain, "_forward", FORWARD),
     (Chain, "gradient", BACKWARD),
     (Chain, "descend", FUSED),
-    (loop, "descend", STEP),
-    (stack, "descend", STEP),
 )
 LANE = {
+    "__init__": CLIENT,
     "batch": GATHERING,
     "gradient": FORWARD,
     "descend": FORWARD,
@@ -69,7 +69,7 @@ ENGINE = {"ask": EXCHANGE, "_facts": LOSSES}
 
 def places(algorithm: Algorithm) -> list[Place]:
     """Return the functions to watch for an algorithm; its parts' hooks by name."""
-    found = list(FIXED)
+    found = [*FIXED, *_bound(descend, STEP)]
     watched: tuple[tuple[type, dict[str, str]], ...] = ((Lane, LANE), (Engine, ENGINE))
     for base, names in watched:
         for kind in _kinds(base):
@@ -82,6 +82,13 @@ def places(algorithm: Algorithm) -> list[Place]:
             if not any((owner, hook) == known[:2] for known in found):
                 found.append(place)
     return found
+
+
+def _bound(function: Callable[..., Any], phase: str) -> Iterator[Place]:
+    """Find a function in every module of ours that has imported it by name."""
+    for home, module in list(sys.modules.items()):
+        if home.startswith("fedparity."):
+            yield from ((module, n, phase) for n, v in vars(module).items() if v is function)
 
 
 def _kinds(base: type) -> Iterator[type]:
