@@ -217,8 +217,12 @@ def gram_matrix(updates: Tensor) -> Tensor:
 
 def mixtures(coefficients: Tensor, updates: Tensor) -> Tensor:
     """Return combinations of the rows, one a row of coefficients, in float64."""
-    pieces = torch.split(updates, COLUMNS, dim=1)
-    return torch.cat([coefficients @ columns.double() for columns in pieces], 1)
+    found = torch.empty(len(coefficients), updates.shape[1], dtype=torch.float64)
+    for columns, part in zip(
+        torch.split(updates, COLUMNS, dim=1), torch.split(found, COLUMNS, dim=1), strict=True
+    ):
+        torch.mm(coefficients, columns.double(), out=part)
+    return found
 
 
 def inner_products(updates: Tensor, g: Tensor) -> Tensor:
