@@ -3,20 +3,21 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import fedparity as fp
 from fedparity.core.client import Down, train
 from fedparity.core.layout import Layout
-from fedparity.engines import evaluation
+from fedparity.engines import single
 from fedparity.engines.crew import Crew
-from fedparity.engines.desk import Desk
+from fedparity.engines.desk import Desk, suits_channels_last
 from fedparity.engines.loop import LoopEngine
 from fedparity.engines.single import OneClient
 
 
 @pytest.fixture
 def setup(monkeypatch):
-    monkeypatch.setattr(evaluation, "BLOCK", 64 * 3)  # blocks of 64 examples of 3 numbers
+    monkeypatch.setattr(single, "BLOCK", 64 * 3)  # blocks of 64 examples of 3 numbers
     rng = np.random.default_rng(0)
     owner = np.repeat(np.arange(3), [500, 20, 7])
     federation = fp.Federation.from_arrays(
@@ -45,7 +46,7 @@ def test_blocks_add_up_to_the_whole_batch(setup, monkeypatch):
     down = down_of(setup)
     desk = Desk(setup.module, setup.layout)
     found = train(OneClient(setup, desk, down, 0), down, down.buffers, {}).deltas
-    monkeypatch.setattr(evaluation, "BLOCK", 1 << 22)
+    monkeypatch.setattr(single, "BLOCK", 1 << 22)
     whole = train(OneClient(setup, desk, down, 0), down, down.buffers, {}).deltas
     assert not torch.equal(found, whole)
     torch.testing.assert_close(found, whole, rtol=0, atol=1e-15)
@@ -86,9 +87,84 @@ def test_a_crew_returns_work_in_order_and_hands_out_each_desk_once():
 def test_convolutions_channels_last_give_what_they_gave():
     module = fp.models.lenet((1, 28, 28), 3).double()
     layout = Layout(module)
-    desk = Desk(module, layout)
+    desk = Desk(module, layout, channels_last=True)
     x = torch.randn(5, 1, 28, 28, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(desk.module(x), module(x), rtol=0, atol=1e-14)
     assert torch.equal(desk.read(), layout.read(module)[0])
     conv = desk.module.conv2.weight
     assert conv.is_contiguous(memory_format=torch.channels_last)
+
+
+def deltas(setup, clients=(0, 1, 2), workers=2):
+    down = down_of(setup)
+    engine = LoopEngine(setup, workers=workers)
+    found = engine.ask(down, np.asarray(clients), down.buffers, {}).deltas
+    engine.close()
+    return found
+
+
+class Sum(nn.Module):
+    """Two parameters whose gradients are one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = (nn.Parameter(torch.zeros(2)) for _ in range(2))
+        self.out = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.out(x) + (self.a + self.b)
+
+
+class BatchStatistics(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3, affine=False, track_running_stats=False)
+        self.out = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.out(self.norm(x))
+
+
+@pytest.mark.parametrize("model", [Sum, BatchStatistics])
+def test_blocks_change_no_model(setup, monkeypatch, model):
+    made = fp.Experiment(
+        setup.federation, model, solver=setup.solver, dtype="float64", lstar="none"
+    ).setup
+    found = deltas(made)
+    monkeypatch.setattr(single, "BLOCK", 1 << 22)
+    torch.testing.assert_close(found, deltas(made), rtol=0, atol=1e-14)
+
+
+def test_clients_of_a_single_block_are_not_worked_on_together(setup, monkeypatch):
+    monkeypatch.setattr(single, "BLOCK", 1 << 22)
+    engine = LoopEngine(setup, workers=2)
+    assert not engine._together(np.arange(3))
+    engine.close()
+
+
+def test_a_single_number_is_a_parameter_too(setup):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.out = nn.Parameter(torch.tensor(1.0)), nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.scale * self.out(x)
+
+    made = fp.Experiment(setup.federation, Scaled, solver=setup.solver, lstar="none").setup
+    assert deltas(made)[:, 0].any()
+
+
+def test_a_model_that_views_its_convolutions_is_left_as_it_is():
+    class Tutorial(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.out = nn.Conv2d(3, 4, 3), nn.Linear(4 * 26 * 26, 2)
+
+        def forward(self, x):
+            return self.out(self.conv(x).view(-1, 4 * 26 * 26))
+
+    images = torch.zeros(2, 3, 28, 28)
+    assert not suits_channels_last(Tutorial(), images)
+    assert suits_channels_last(fp.models.lenet((3, 28, 28), 2), images)
+    assert not suits_channels_last(nn.Linear(3, 2), torch.zeros(2, 3))

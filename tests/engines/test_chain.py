@@ -70,6 +70,16 @@ def test_a_layer_that_stands_twice_is_no_chain():
     assert chain.leaves(nn.Sequential(layer, layer)) is None
 
 
+def tied(shape, outputs):
+    one, other = nn.Linear(shape[0], shape[0]), nn.Linear(shape[0], shape[0])
+    other.weight = one.weight
+    return nn.Sequential(one, nn.ReLU(), other, nn.Linear(shape[0], outputs))
+
+
+def test_tied_layers_are_lifted():
+    assert Chain.of(setup(tied)) is None
+
+
 def test_a_layer_with_a_hook_is_no_chain():
     layer = nn.Linear(3, 3)
     layer.register_forward_hook(lambda *_: None)

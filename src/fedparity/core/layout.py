@@ -80,7 +80,7 @@ class Layout:
         """Return the tensors of ``y``, ``[..., d]``, as views ``[..., *shape]``, slot by slot."""
         pieces = torch.split(y, self._sizes, dim=-1)
         return [
-            piece.view(*y.shape[:-1], *slot.shape)
+            piece.view(y.shape[:-1] + slot.shape)
             for slot, piece in zip(self.slots, pieces, strict=True)
         ]
 

@@ -25,7 +25,7 @@ from fedparity.core.layout import Layout
 from fedparity.engines.setup import Ids
 from fedparity.errors import FedparityError, InputError
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class ClientStore:

@@ -12,6 +12,7 @@ from torch.func import functional_call, vmap
 from fedparity.core.solver import Solver
 from fedparity.core.task import Task
 from fedparity.engines.chain import Chain
+from fedparity.engines.evaluation import mixes_examples
 from fedparity.engines.loop import LoopEngine, fills_a_core, seeded
 from fedparity.engines.setup import Engine, Setup
 from fedparity.engines.vmapped import VmapEngine, stack_width
@@ -84,7 +85,8 @@ def unstackable(setup: Setup) -> str | None:
     """Return why clients cannot be stacked by vmap, or None if they can."""
     if draws_random_numbers(setup):
         return "a layer draws random numbers, from each client's own seed"
-    if setup.layout.buffers and not _even_batches(setup.solver, setup.federation.train.sizes):
+    mixing = setup.layout.buffers or mixes_examples(setup.module)
+    if mixing and not _even_batches(setup.solver, setup.federation.train.sizes):
         return "BatchNorm statistics do not allow padded batches"
     layout, module, inputs = setup.layout, setup.module, _two_examples(setup)
     x, buffers = layout.read(module)

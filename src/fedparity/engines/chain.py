@@ -44,6 +44,9 @@ class Chain:
         hooked = setup.algorithm.having("loss") or setup.algorithm.having("second")
         if slope is None or layers is None or hooked:
             return None
+        own = [id(p) for layer in layers for p in layer.parameters()]
+        if own != [id(p) for p in setup.module.parameters()]:  # tied, or not of a layer
+            return None
         if len(setup.federation.shape) > 1 and not isinstance(layers[0], nn.Flatten):
             return None
         return Chain(layers, slope)

@@ -14,18 +14,22 @@ from fedparity.core.layout import Layout
 class Desk:
     """A module of one's own, to be set to any parameters.
 
-    Convolutions read and keep their numbers channels last, where they are faster.
+    Parameters
+    ----------
+    module
+        The model; the desk has a copy of its own.
+    layout
+        Where its parameters are in the flat vector.
+    channels_last
+        Whether convolutions read and keep their numbers channels last, where they are faster.
     """
 
-    def __init__(self, module: nn.Module, layout: Layout) -> None:
+    def __init__(self, module: nn.Module, layout: Layout, channels_last: bool = False) -> None:
         self.module = copy.deepcopy(module)
         self.layout = layout
-        if any(isinstance(layer, nn.Conv2d) for layer in self.module.modules()):
-            for parameter in (p for p in self.module.parameters() if p.dim() == 4):
-                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
-            self.module.register_forward_pre_hook(_channels_last)
+        if channels_last:
+            turn(self.module)
         self.parameters = tuple(self.module.parameters())
-        self.buffers = [b for _, b in self.module.named_buffers()]
 
     @torch.no_grad()
     def place(self, x: Tensor) -> None:
@@ -44,15 +48,44 @@ class Desk:
 
     def place_buffers(self, b: Tensor) -> None:
         """Set the buffers."""
-        if self.buffers:
-            for mine, new in zip(self.buffers, self.layout.buffer_tensors(b).values(), strict=True):
-                mine.copy_(new)
+        if self.layout.buffers:
+            new = self.layout.buffer_tensors(b)
+            for name, mine in self.module.named_buffers():
+                mine.copy_(new[name])
 
     def read_buffers(self) -> Tensor:
         """Return the buffers as one vector."""
-        if not self.buffers:
+        if not self.layout.buffers:
             return self.parameters[0].new_zeros(0)
         return self.layout.pack_buffers(dict(self.module.named_buffers()), self.parameters[0])
+
+
+def suits_channels_last(module: nn.Module, inputs: Tensor) -> bool:
+    """Tell whether a model convolves images and takes them channels last.
+
+    One that reshapes with ``view`` does not: its numbers do not lie as it expects.
+    """
+    if (
+        inputs.dim() != 4
+        or len(inputs) < 2
+        or not any(isinstance(layer, nn.Conv2d) for layer in module.modules())
+    ):
+        return False
+    trial = turn(copy.deepcopy(module)).eval()
+    try:
+        with torch.no_grad():
+            trial(inputs)
+    except RuntimeError:
+        return False
+    return True
+
+
+def turn(module: nn.Module) -> nn.Module:
+    """Let a model of convolutions read and keep its numbers channels last."""
+    for parameter in (p for p in module.parameters() if p.dim() == 4):
+        parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    module.register_forward_pre_hook(_channels_last)
+    return module
 
 
 def _channels_last(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:

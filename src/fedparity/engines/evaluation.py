@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from fedparity.core.task import Task
 from fedparity.data import Split
@@ -13,6 +14,11 @@ from fedparity.data import Split
 Values = dict[str, npt.NDArray[np.float64]]
 BLOCK = 1 << 22
 """Input numbers in one block of a pass: keeps the activations in cache and memory bounded."""
+
+
+def mixes_examples(module: nn.Module) -> bool:
+    """Tell whether an example's output depends on the others of its batch (BatchNorm)."""
+    return any(isinstance(layer, _NormBase) for layer in module.modules())
 
 
 def block_rows(example: Tensor) -> int:

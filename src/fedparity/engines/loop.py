@@ -19,10 +19,10 @@ from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
 from fedparity.engines.blame import blame
 from fedparity.engines.crew import Crew, cores
-from fedparity.engines.desk import Desk
+from fedparity.engines.desk import Desk, suits_channels_last
 from fedparity.engines.evaluation import Values, measure
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
-from fedparity.engines.single import OneClient
+from fedparity.engines.single import OneClient, gradient_blocks
 from fedparity.errors import ClientError, InputError
 
 T = TypeVar("T")
@@ -45,17 +45,16 @@ class LoopEngine(Engine):
         super().__init__(setup)
         self.random = random
         wanted = 1 if random else workers or self._workers()
-        self.crew = Crew([Desk(setup.module, setup.layout) for _ in range(wanted)])
+        last = suits_channels_last(setup.module, setup.federation.train.x[:2])
+        self.crew = Crew([Desk(setup.module, setup.layout, last) for _ in range(wanted)])
         # Full batches may be worked on by the whole crew, around a desk of its own.
-        self._head = (
-            Crew([Desk(setup.module, setup.layout)]) if setup.solver.batch is None else None
-        )
+        self._head = Crew([Desk(setup.module, setup.layout, last)])
 
     def _workers(self) -> int:
         return min(cores(), len(self.setup.federation)) if fills_a_core(self.setup) else 1
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
-        together = self._together(clients)
+        together = down.phase == "train" and self._together(clients)
 
         def one(row: int, desk: Desk) -> Up:
             crew = self.crew if together else None
@@ -111,8 +110,9 @@ class LoopEngine(Engine):
     def _together(self, clients: Ids) -> bool:
         """Tell whether one client is more than a worker's share, so that all work on each."""
         sizes = self.setup.federation.train.sizes[clients]
-        uneven = int(sizes.max()) * self.crew.size > int(sizes.sum())
-        return self._head is not None and self.crew.size > 1 and uneven
+        largest = int(sizes.max())
+        shared = len(gradient_blocks(self.setup, largest)) >= 2 * self.crew.size > 2
+        return shared and self.setup.algorithm.trains and largest * self.crew.size > sizes.sum()
 
     def _each(
         self,
@@ -131,8 +131,7 @@ class LoopEngine(Engine):
                 name = self.setup.federation.names[int(clients[row])]
                 raise blame(error, down, f"client '{name}'") from error
 
-        crew = self._head if together and self._head is not None else self.crew
-        return crew.run(count, guarded)
+        return (self._head if together else self.crew).run(count, guarded)
 
     def _randomness(self, down: Down, client: int) -> Any:
         """Let layers that draw random numbers draw from the client's own seed."""

@@ -74,7 +74,10 @@ class Engine:
         self.setup = setup
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
-        """Return the stacked answers of ``clients``, whose states and buffers are stacked alike."""
+        """Return the stacked answers of ``clients``, whose states and buffers are stacked alike.
+
+        Their ids ascend.
+        """
         raise NotImplementedError
 
     def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:

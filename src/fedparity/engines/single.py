@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +17,25 @@ from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
 from fedparity.engines.crew import Crew
 from fedparity.engines.desk import Desk
-from fedparity.engines.evaluation import blocks, losses
+from fedparity.engines.evaluation import blocks, losses, mixes_examples
 from fedparity.engines.gradients import Pieces, descend, gradient_of
 from fedparity.engines.judging import judged
 from fedparity.engines.setup import Setup, known_lstar
+
+BLOCK = 1 << 19
+"""Input numbers of one block of a full batch's gradient: a core reads them twice, from cache."""
+HELD = 8
+"""Gradients of blocks that a worker may have ready before they are added up."""
+
+
+def gradient_blocks(setup: Setup, size: int) -> list[slice]:
+    """Return the blocks of a full batch of this size, or nothing if it must stay whole."""
+    algorithm = setup.algorithm
+    hooked = algorithm.having("loss") or algorithm.having("second")
+    if setup.solver.batch is not None or hooked or mixes_examples(setup.module):
+        return []
+    rows = max(64, min(8192, BLOCK // max(1, math.prod(setup.federation.shape))))
+    return [slice(start, start + rows) for start in range(0, size, rows)]
 
 
 class OneClient(Lane):
@@ -40,9 +56,7 @@ class OneClient(Lane):
             if down.phase == "train"
             else None
         )
-        hooked = self.algorithm.having("loss") or self.algorithm.having("second")
-        whole = self.plan is not None or hooked or self.layout.buffers
-        self._blocks = [] if whole else blocks(self.x)
+        self._blocks = gradient_blocks(setup, len(self.x))
         self._crew = crew if crew is not None else Crew([desk])
 
     def spread(self, x: Tensor) -> Tensor:
@@ -116,16 +130,14 @@ class OneClient(Lane):
                 desk.copy(y)
                 desk.module.train()
             rows = self._blocks[start + block]
-            losses = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
-            return gradient_of(losses.sum() / len(self.x), desk.parameters)
+            each = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
+            return gradient_of(each.sum() / len(self.x), desk.parameters)
 
-        total: Pieces = ()
-        for start in range(0, len(self._blocks), self._crew.size):
-            for found in self._crew.run(min(self._crew.size, len(self._blocks) - start), one):
-                if total:
-                    torch._foreach_add_(total, found)
-                else:
-                    total = found
+        total = tuple(torch.zeros_like(parameter) for parameter in y)
+        at_once = HELD * self._crew.size
+        for start in range(0, len(self._blocks), at_once):
+            for found in self._crew.run(min(at_once, len(self._blocks) - start), one):
+                torch._foreach_add_(total, found)
         return total
 
     def _predict(self, inputs: Tensor) -> Tensor:

@@ -49,9 +49,8 @@ class VmapEngine(Engine):
     def _chunks(self, clients: Ids) -> list[Ids]:
         """Return rows of the cohort, similar sizes together, in chunks."""
         order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
-        worth = max(1, min(self.crew.size, len(order) * self._step // WORTH))
-        width = min(self.chunk, -(-len(order) // worth))
-        return [order[i : i + width] for i in range(0, len(order), width)]
+        worth = max(1, min(self.crew.size, len(order) * self._step // WORTH, len(order)))
+        return np.array_split(order, max(worth, -(-len(order) // self.chunk)))
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         facts = self._facts(down, clients, buffers)
