@@ -10,6 +10,7 @@ from fedparity.core.task import Classification, Regression, slope_of
 from fedparity.engines import chain
 from fedparity.engines.chain import Chain
 from fedparity.engines.stack import Stack
+from fedparity.parts.eagle import Eagle
 from fedparity.testing import unlike_clients
 
 SOLVER = fp.Solver(lr=0.1, steps=3, batch=4)
@@ -47,7 +48,7 @@ def test_its_gradient_and_its_step_are_those_of_autograd(model):
         torch.testing.assert_close(fast.gradient(y, step, tree, down)[0], slow, rtol=0, atol=1e-14)
     for lane in (plain, fast):
         lane.begin(y, down.buffers)
-        lane.descend(0, tree, down)
+        lane.descend(0, tree, down, None)
     torch.testing.assert_close(fast.stand(), plain.stand(), rtol=0, atol=1e-14)
     by_hand = y - 0.1 * plain.gradient(y, 0, tree, down)[0]
     torch.testing.assert_close(fast.stand(), by_hand, rtol=0, atol=1e-14)
@@ -118,3 +119,28 @@ def test_a_slope_is_not_inherited_by_another_loss():
 
     assert slope_of(Halved("linear")) is None
     assert slope_of(Renamed("linear")) is not None
+
+
+@pytest.mark.parametrize("engine", ["loop", "vmap"])
+def test_a_factor_does_what_the_gradient_hook_does(engine):
+    """EAGLE told as a factor, against the same part that only has the hook."""
+
+    class Plain(Eagle):
+        scales = False
+
+    found = [
+        fp.Experiment(
+            unlike_clients(),
+            "mlp(hidden=4)",
+            algorithm=[part],
+            solver=SOLVER,
+            rounds=3,
+            engine=engine,
+            dtype="float64",
+        ).run()
+        for part in (Eagle(lam=0.3), Plain(lam=0.3))
+    ]
+    one, other = (
+        torch.cat([p.detach().flatten() for p in result.model().parameters()]) for result in found
+    )
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-14)

@@ -76,8 +76,11 @@ class Lane(Protocol):
     def begin(self, y: Tensor, buffers: Tensor) -> None:
         """Take in where training starts."""
 
-    def descend(self, step: int, tree: Tree, down: Down) -> None:
-        """Take a plain step from where the lane stands; one that has done its steps stays."""
+    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
+        """Take a plain step, times ``factor``, from where the lane stands.
+
+        A client that has done its steps stays.
+        """
 
     def stand(self) -> Tensor:
         """Return where the lane stands after plain steps."""
@@ -135,7 +138,7 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     tree, anchor = _begin(lane, down, buffers, state, algorithm.train_reads)
     lane.begin(anchor, buffers)
     steps = lane.longest if algorithm.trains else 0
-    if solver.plain and not algorithm.having("grad"):
+    if solver.plain and all(part.scales for part in algorithm.having("grad")):
         y, first = _plain_steps(lane, steps, tree, down, anchor)
     else:
         y, first = _steps(lane, steps, tree, down, anchor)
@@ -160,9 +163,11 @@ def _plain_steps(
     lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Take steps ``y - lr * g``, in place; return the last ``y`` and the first."""
-    first = anchor
+    first, factor = anchor, None
+    if lane.algorithm.having("grad"):
+        factor = lane.lift(lambda tree: _factor(lane, tree, down))(tree)
     for step in range(steps):
-        lane.descend(step, tree, down)
+        lane.descend(step, tree, down, factor)
         if step == 0 and "first" in lane.algorithm.train_reads:
             first = lane.stand()
     return (lane.stand() if steps else anchor), first
@@ -228,6 +233,14 @@ def _start(lane: Lane, tree: Tree, down: Down, y: Tensor) -> Tensor:
     for part, c in views(lane, "start", tree, down):
         y = part.start(y, c)
     return y
+
+
+def _factor(lane: Lane, tree: Tree, down: Down) -> Tensor:
+    """Return the product of what parts multiply every gradient of the round by."""
+    found: Tensor = tree["n"].new_ones(())
+    for part, c in views(lane, "grad", tree, down):
+        found = found * part.factor(c)
+    return found
 
 
 def _grad(

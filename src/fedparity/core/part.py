@@ -269,6 +269,18 @@ class Part:
         """Client, every step: gradient -> gradient."""
         return g
 
+    def factor(self, c: Client) -> Tensor:
+        """Client: the number of this round, if all that ``grad`` does is to multiply by it.
+
+        A part that tells it spares the engines a vector: they scale the losses instead.
+        """
+        raise NotImplementedError
+
+    @property
+    def scales(self) -> bool:
+        """Whether ``grad`` multiplies by ``factor`` and does nothing else."""
+        return type(self).factor is not Part.factor
+
     def finish(self, delta: Tensor, c: Client) -> Finish:
         """Client, after training: the update, what is reported and what is kept."""
         return Finish(delta)

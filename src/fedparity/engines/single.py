@@ -83,8 +83,10 @@ class OneClient(Lane):
         rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
         return self.x.index_select(0, rows), self.y.index_select(0, rows)
 
-    def descend(self, step: int, tree: Tree, down: Down) -> None:
+    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
         pieces, _ = self._pieces(step, tree, down)
+        if factor is not None:
+            pieces = torch._foreach_mul(pieces, factor)
         descend(self.desk.parameters, pieces, down.lr)
 
     def stand(self) -> Tensor:

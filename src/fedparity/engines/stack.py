@@ -91,11 +91,12 @@ class Stack(Lane):
     def stand(self) -> Tensor:
         return self.layout.join(self._slots, torch.Size([len(self.clients)])).detach()
 
-    def descend(self, step: int, tree: Tree, down: Down) -> None:
+    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
         if self.chain is not None:
-            self.chain.descend(self._slots, *self.batch(step), down.lr)
+            self.chain.descend(self._slots, *self.batch(step, factor), down.lr)
         else:
-            descend(self._slots, self._pieces(self._slots, step, tree, down)[0], down.lr)
+            pieces, _ = self._pieces(self._slots, step, tree, down, factor)
+            descend(self._slots, pieces, down.lr)
 
     def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
         leaves = self._leaves(self.layout.views(y))
@@ -110,19 +111,31 @@ class Stack(Lane):
     def end(self) -> Tensor:
         return self._buffers
 
-    def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, targets ``[m, B, ...]`` and the share of each example in its mean."""
-        if self._full is not None:
-            return self._full
-        rows, lead = self._rows[step], self._even.shape
-        share = self._even
-        if self._mask is not None:
-            share = weights_of(lead, self._mask[:, step], share.dtype)
-        return taken(self.data.x, rows, lead), taken(self.data.y, rows, lead), share
+    def batch(self, step: int, factor: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return inputs, targets ``[m, B, ...]`` and the share of each example in its mean.
 
-    def _pieces(self, leaves: Pieces, step: int, tree: Tree, down: Down) -> tuple[Pieces, Tensor]:
+        Shares are times the client's ``factor``, if there is one.
+        """
+        if self._full is not None:
+            inputs, target, share = self._full
+        else:
+            rows, lead = self._rows[step], self._even.shape
+            share = self._even
+            if self._mask is not None:
+                share = weights_of(lead, self._mask[:, step], share.dtype)
+            inputs, target = taken(self.data.x, rows, lead), taken(self.data.y, rows, lead)
+        return inputs, target, share if factor is None else share * factor[:, None]
+
+    def _pieces(
+        self,
+        leaves: Pieces,
+        step: int,
+        tree: Tree,
+        down: Down,
+        factor: Tensor | None = None,
+    ) -> tuple[Pieces, Tensor]:
         """Return the gradient by slot."""
-        inputs, target, share = self.batch(step)
+        inputs, target, share = self.batch(step, factor)
         second = leaves[0].new_zeros(len(self.clients), 0)
         if self.chain is not None:
             return self.chain.gradient(leaves, inputs, target, share), second

@@ -120,8 +120,11 @@ class Eagle(Part):
         mine = weights[ctx.clients].to(ctx.x.dtype)
         return Plan(each={"weight": mine}, state={"gaps": gaps, "lam": lam})
 
+    def factor(self, c: Client) -> Tensor:
+        return c.down["weight"]
+
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
-        return c.down["weight"] * g
+        return self.factor(c) * g
 
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"gap": c.validation_loss - c.lstar})

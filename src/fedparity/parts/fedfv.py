@@ -154,6 +154,8 @@ class FedFV(Part):
     def _external(self, g: Tensor, updates: Tensor, s: Tensors, ctx: Context) -> Tensor:
         """Project the average off the conflicting updates of each past round, oldest first."""
         for who, past in self._past(updates, s, ctx):
+            if not bool(who.any()):
+                continue
             conflicts = who & (inner_products(past, g) < 0)
             (total,) = mixtures(conflicts.double()[None], past)
             product = g @ total
