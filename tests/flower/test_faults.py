@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="Flower is not installed")
 
-from flwr.app import Error, Message
+from flwr.app import Array, Error, Message
 from inprocess import Deployment, array, spoiled, vector
 
 from fedparity.core.file import experiment
@@ -137,9 +137,25 @@ NAN = torch.full((D,), math.nan, dtype=torch.float64)
 ONES = torch.ones(D, dtype=torch.float64)
 
 
+def headed(text: bytes) -> Array:
+    """Return an array of one value per parameter with this header before its bytes."""
+    header = text.ljust(117) + b"\n"
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(8 * D)
+    return Array("float64", (D,), "numpy.ndarray", data)
+
+
 @pytest.mark.parametrize(
     ("record", "name", "value", "told"),
     [
+        ("vectors", "delta", headed(b"{1: 2, 'descr': 3}"), "'delta' is not an array"),
+        ("vectors", "delta", headed(b"(((("), "'delta' is not an array"),
+        ("vectors", "delta", headed(b"{'descr': (), 'x': (51,)}"), "'delta' is not an array"),
+        (
+            "vectors",
+            "delta",
+            headed(b"{'descr': (), 'fortran_order': False, 'shape': (51,)}"),
+            "'delta' is not an array",
+        ),
         ("vectors", "delta", array(NAN), "not finite"),
         ("vectors", "delta", array(ONES / 0), "not finite"),
         ("vectors", "delta", array(ONES[1:]), "float64[50], not float64[51]"),

@@ -120,7 +120,7 @@ def _tensor(name: str, array: Array) -> Tensor:
         if np.lib.format.read_magic(stream) != (1, 0):
             raise ValueError("unknown version")
         shape, fortran, found = np.lib.format.read_array_header_1_0(stream, MOST_HEADER)
-    except ValueError as error:
+    except Exception as error:  # numpy's parser fails in many ways, all of them mean this
         raise BadMessage(f"its '{name}' is not an array: {str(error)[:80]}") from error
     start = stream.tell()
     agrees = found == dtype and shape == tuple(array.shape) and not fortran
