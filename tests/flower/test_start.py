@@ -235,6 +235,25 @@ def test_apps_run_as_flower_runs_them(tmp_path):
     assert (tmp_path / "run" / "report.html").exists()
 
 
+def test_an_app_can_be_sent_to_the_workers_of_a_simulation(tmp_path):
+    cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
+    deployment = Deployment(tmp_path, {"rounds": 1})
+    before = deployment.run()  # the app has met its clients
+    sent = cloudpickle.dumps(deployment.grid.app)
+    assert len(sent) < len(cloudpickle.dumps(deployment.federation)) + 10_000
+    deployment.grid.app = cloudpickle.loads(sent)
+    assert torch.equal(vector(deployment.run(out="again")), vector(before))
+
+
+def test_the_token_of_an_app_is_not_written_down(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["flwr-serverapp", "--token", "secret-token"])
+    result = Deployment(tmp_path, QUICK).run()
+    assert result.settings["record"]["command"] == ["flwr", "run"]
+    files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
+    assert files
+    assert not [file for file in files if b"secret-token" in file.read_bytes()]
+
+
 def test_without_flower_the_remedy_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "flwr", None)
     for make in (lambda: make_server_app({}), lambda: make_client_app({}, lambda client: None)):
