@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 
 import numpy as np
@@ -182,6 +183,28 @@ def test_a_reply_that_is_wrong_is_rejected_and_the_round_goes_on(
     assert told in line["failed"]["1"]
     assert deployment.checkpoint()["received"].tolist() == [1, 0, 1, 1]
     assert bool(vector(result).isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "value", "told"),
+    [
+        ("eagle", "gap", -1e3, "plus its L.* a loss is not negative"),
+        ("eagle", "gap", 1e7, "no loss is that large"),
+        ("eagle", "gap", 1e300, "no report is that large"),
+        ("prac_fedeba_plus", "before", -1.0, "'prac_fedeba_plus/before' is -1: a loss is not neg"),
+        ("prac_fedeba_plus", "after", 1e9, "no loss is that large"),
+        ("qffl", "norm2", -1.0, "a square is not negative"),
+        ("qffl", "norm2", 1e20, "no report is that large"),
+    ],
+)
+def test_a_number_that_no_part_reports_is_rejected(algorithm, name, value, told, tmp_path):
+    lstar = "best_validation(rounds=2)" if algorithm == "eagle" else "none"
+    deployment = Deployment(tmp_path, {"algorithm": algorithm, "lstar": lstar, "rounds": 1})
+    lie = array(torch.tensor(value, dtype=torch.float64))
+    deployment.run(fault=spoiled("1", "train", "reports", f"{algorithm}/{name}", lie))
+    (line,) = deployment.log()
+    assert list(line["failed"]) == ["1"]
+    assert re.search(told, line["failed"]["1"])
 
 
 @pytest.mark.parametrize(
