@@ -17,6 +17,8 @@ from flwr.app import Array, Error, Message
 from inprocess import Deployment, array, spoiled, vector
 
 from fedparity.core.file import experiment
+from fedparity.engines.flower.agreement import agreed
+from fedparity.engines.flower.roster import ATTEMPTS, Roster
 from fedparity.errors import FedparityError
 from fedparity.testing.bench import Bench
 
@@ -320,3 +322,44 @@ def test_a_second_node_of_a_client_waits_until_the_first_is_silent(tmp_path):
 
     deployment.run(fault=double)
     assert used == ["old"] * 4 + ["new"] * 2
+
+
+def test_a_message_for_another_client_or_other_settings_is_refused_by_the_site(tmp_path):
+    deployment = Deployment(tmp_path, {**SCAFFOLD, "rounds": 2})
+    inner = deployment.grid.app
+
+    def exchanged(message, context):
+        if message.metadata.message_type == "train":
+            words = message.content["words"]
+            if context.node_config["client-id"] == "1":
+                words["client"] = "2"
+            if context.node_config["client-id"] == "3":
+                words["agreed"] = "something else"
+        return inner(message, context)
+
+    deployment.grid.app = exchanged
+    deployment.run()
+    failed = deployment.log()[0]["failed"]
+    assert failed == {
+        "1": "its site failed: it is for client '2', this is '1'",
+        "3": "its site failed: its settings are not those that this site agreed on",
+    }
+
+
+def test_a_refused_node_that_left_is_heard_again_when_it_is_back(tmp_path):
+    deployment = Deployment(tmp_path, SCAFFOLD)
+    grid = deployment.grid
+    roster = Roster(grid, deployment.federation.names, agreed(deployment.settings, None))
+    grid.fault = lambda client, asked, reply: None if client == "1" else reply
+    for _ in range(ATTEMPTS):
+        roster.refresh(1.0)
+    assert list(roster.refused.values()) == ["no answer within 1 s"]
+    grid.fault = lambda client, asked, reply: reply
+    roster.refresh(1.0)
+    assert "1" not in roster.node
+    grid.offline.add("1")
+    roster.refresh(1.0)
+    assert not roster.refused
+    grid.offline.clear()
+    roster.refresh(1.0)
+    assert set(roster.node) == set(deployment.federation.names)

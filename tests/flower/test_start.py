@@ -102,15 +102,17 @@ def test_nodes_of_other_clients_do_not_matter(tmp_path):
     assert list(two.clients["client"]) == ["0", "2"]
 
 
-def test_a_site_that_cannot_load_its_data_says_so(tmp_path):
+def test_a_site_that_cannot_load_its_data_says_so_and_the_rest_to_its_own_log(tmp_path, capsys):
     def load(client):
-        raise OSError("no such table")
+        raise OSError("no such patient: Jane Doe")
 
     deployment = Deployment(tmp_path, QUICK)
     app = make_client_app(deployment.settings, load)
     deployment.grid = LocalGrid(app, deployment.federation.names, tmp_path)
-    with pytest.raises(InputError, match="its site failed: OSError: no such table"):
+    with pytest.raises(InputError, match="its site failed: OSError, see the log of the site") as e:
         deployment.run()
+    assert "Jane" not in str(e.value)
+    assert "no such patient: Jane Doe" in capsys.readouterr().err
 
 
 def test_a_site_has_one_client(tmp_path):

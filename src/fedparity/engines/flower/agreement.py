@@ -60,6 +60,12 @@ def agreed(settings: Mapping[str, Any], task: Task | None) -> dict[str, str]:
     return {key: str(value) for key, value in told.items()}
 
 
+def digest(settings: Mapping[str, str]) -> str:
+    """Return a short text that differs where what was agreed on differs."""
+    told = json.dumps(settings, sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
 def difference(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str | None:
     """Return in which setting or version a site differs from the server, or None."""
     for key in dict.fromkeys([*mine, *theirs]):

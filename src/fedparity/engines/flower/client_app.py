@@ -83,11 +83,16 @@ def client_app(experiment: Settings, load: Load, task: Task | None) -> ClientApp
 
 
 def failure(error: Exception) -> RecordDict:
-    """Return the answer of a site that cannot answer: the reason, in one line."""
-    if not isinstance(error, FedparityError):
-        traceback.print_exception(error)  # for the site's own log: the server gets one line
-    kind = "" if isinstance(error, FedparityError) else f"{type(error).__name__}: "
-    reason = f"{kind}{' '.join(str(error).split()) or 'no message'}"
+    """Return the answer of a site that cannot answer: the reason, in one line.
+
+    The text of an error that is not of fedparity's own may quote the data: it stays in the log of
+    the site.
+    """
+    if isinstance(error, FedparityError):
+        reason = " ".join(str(error).split()) or "no message"
+    else:
+        traceback.print_exception(error)
+        reason = f"{type(error).__name__}, see the log of the site"
     return RecordDict({"failure": ConfigRecord({"reason": reason[:1000]})})
 
 
@@ -105,13 +110,13 @@ def _hello(site: Site, asked: RecordDict, context: Context) -> RecordDict:
 
 def _exchange(site: Site, asked: RecordDict, context: Context) -> RecordDict:
     down, stamp = codec.read_down(asked, *site.start)
-    check(down, site)
+    check(down, stamp, site)
     return codec.write_up(site.answer(down, stamp, _memory(site, stamp.run, context)))
 
 
 def _evaluate(site: Site, asked: RecordDict, context: Context) -> RecordDict:
     down, stamp = codec.read_down(asked, *site.start)
-    check(down, site)
+    check(down, stamp, site)
     values = site.evaluate(down, stamp, _memory(site, stamp.run, context))
     return RecordDict({"numbers": MetricRecord(dict(values))})
 

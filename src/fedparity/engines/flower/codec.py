@@ -72,12 +72,18 @@ class Stamp:
         The last round of which the server has this client's reply; 0 if of none.
     lstar
         The client's L*, NaN if nobody computed it.
+    client
+        Whom the message is for.
+    agreed
+        Digest of the settings that the server and this client agreed on.
     """
 
     run: str
     place: int
     received: int = 0
     lstar: float = math.nan
+    client: str = ""
+    agreed: str = ""
 
 
 def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
@@ -164,7 +170,14 @@ def write_down(down: Down, stamp: Stamp) -> RecordDict:
                     "lstar": stamp.lstar,
                 }
             ),
-            "words": ConfigRecord({"phase": down.phase, "run": stamp.run}),
+            "words": ConfigRecord(
+                {
+                    "phase": down.phase,
+                    "run": stamp.run,
+                    "client": stamp.client,
+                    "agreed": stamp.agreed,
+                }
+            ),
         }
     )
 
@@ -186,7 +199,12 @@ def read_down(records: RecordDict, x: Tensor, buffers: Tensor) -> tuple[Down, St
             by_part(unpack(arrays.get("each"))),
         )
         stamp = Stamp(
-            word(records, "run"), int(told["place"]), int(told["received"]), told["lstar"]
+            word(records, "run"),
+            int(told["place"]),
+            int(told["received"]),
+            told["lstar"],
+            word(records, "client"),
+            word(records, "agreed"),
         )
     except KeyError as error:
         raise BadMessage(f"it leaves out the number {error}") from error

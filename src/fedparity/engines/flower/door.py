@@ -17,6 +17,7 @@ from fedparity.core.lstar import SPLITS
 from fedparity.engines.door import Door
 from fedparity.engines.evaluation import Values, measure
 from fedparity.engines.flower import codec
+from fedparity.engines.flower.agreement import digest
 from fedparity.engines.flower.checking import check_up, check_values, expected
 from fedparity.engines.flower.codec import BadMessage, Schema, Stamp
 from fedparity.engines.flower.link import Failure, exchange
@@ -189,7 +190,14 @@ class FlowerDoor(Door):
         return found
 
     def _stamp(self, client: int) -> Stamp:
-        return Stamp(self.run, client, int(self.received.rounds[client]), self._lstar(client))
+        return Stamp(
+            self.run,
+            client,
+            int(self.received.rounds[client]),
+            self._lstar(client),
+            self.setup.federation.names[client],
+            digest(self.roster.settings),
+        )
 
     def _lstar(self, client: int) -> float:
         return math.nan if self.setup.lstar is None else float(self.setup.lstar[client])

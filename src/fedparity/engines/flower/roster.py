@@ -97,7 +97,8 @@ class Roster:
         return problems
 
     def refresh(self, deadline: float) -> set[int]:
-        """Look for new nodes and return all that are connected."""
+        """Look for new nodes, forget those that left, and return all that are connected."""
+        self._forget(set(self.grid.get_node_ids()))
         if self._unknown():
             self.greet(deadline, lstar=False)
         online = set(self.grid.get_node_ids())
@@ -107,6 +108,17 @@ class Roster:
                 self.silent.discard(client)
                 del self.spare[client]
         return online
+
+    def _forget(self, online: set[int]) -> None:
+        """Give a node that was not taken another chance when it connects again."""
+        told: tuple[dict[int, str] | Counter[int], ...] = (
+            self.refused,
+            self.strangers,
+            self.attempts,
+        )
+        for known in told:
+            for node in [node for node in known if node not in online]:
+                del known[node]
 
     def why_absent(self, client: str) -> str:
         """Return why a client has no node that could be asked."""
