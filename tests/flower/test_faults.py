@@ -166,6 +166,7 @@ def headed(text: bytes) -> Array:
         ("vectors", "delta", array(torch.ones(10**5)), "bytes where at most"),
         ("vectors", "delta", None, "leaves out 'delta'"),
         ("vectors", "x", array(ONES), "'x', which nobody asked for"),
+        ("vectors", "x" * 9999, array(ONES[:1]), "xxx, which nobody asked for"),
         ("reports", "qffl/loss", array(torch.tensor(-1.0).double()), "a loss is not negative"),
         ("reports", "qffl/loss", array(torch.tensor(1e9).double()), "no loss is that large"),
         ("reports", "qffl/loss", array(torch.tensor(math.nan).double()), "not finite"),
@@ -183,6 +184,7 @@ def test_a_reply_that_is_wrong_is_rejected_and_the_round_goes_on(
     assert list(line["failed"]) == ["1"]
     assert line["failed"]["1"].startswith("its reply is rejected: ")
     assert told in line["failed"]["1"]
+    assert len(line["failed"]["1"]) < 200
     assert deployment.checkpoint()["received"].tolist() == [1, 0, 1, 1]
     assert bool(vector(result).isfinite().all())
 

@@ -51,6 +51,8 @@ def altered(who: str, **changes: object):
         ({"outputs": 2}, "client '1': its outputs is 2, that of '0' is 3"),
         ({"shape": [4]}, r"client '1': its shape is \(4,\), that of '0' is \(3,\)"),
         ({"train": -5}, "what it tells of its 'train' is wrong"),
+        ({"shape": [1 << 20, 1 << 20]}, "what it tells of its 'shape' is wrong: .* more than"),
+        ({"shape": [1] * 40}, "what it tells of its 'shape' is wrong"),
         ({"train": "many"}, "what it tells of its 'train' is wrong"),
         ({"more": 1}, "what it tells of its 'more' is wrong"),
         ({"client": "9"}, "it is client '9', which is not one of the run's: 0, 1, 2, 3"),

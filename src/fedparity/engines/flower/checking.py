@@ -17,7 +17,7 @@ from fedparity.core.state import ClientStore
 from fedparity.core.task import TASKS, Task
 from fedparity.engines import auto
 from fedparity.engines.flower.census import StandIn
-from fedparity.engines.flower.codec import BadMessage, Schema, flat
+from fedparity.engines.flower.codec import BadMessage, Schema, flat, shown
 from fedparity.engines.setup import Setup, rows_of
 
 LARGEST_LOSS = 1e6
@@ -105,7 +105,7 @@ def check_values(found: Mapping[str, float], wanted: Iterable[str], task: Task) 
         if name not in found:
             raise BadMessage(f"it leaves out '{name}'")
         if name not in names:
-            raise BadMessage(f"it sends '{name}', which nobody asked for")
+            raise BadMessage(f"it sends {shown(name)}, which nobody asked for")
     for name, value in found.items():
         if not math.isfinite(value):
             raise BadMessage(f"its '{name}' is {value}")

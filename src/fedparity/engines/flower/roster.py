@@ -13,7 +13,7 @@ from fedparity.core.lstar import SPLITS
 from fedparity.engines.flower import codec
 from fedparity.engines.flower.agreement import difference
 from fedparity.engines.flower.census import Facts
-from fedparity.engines.flower.codec import BadMessage
+from fedparity.engines.flower.codec import BadMessage, shown
 from fedparity.engines.flower.link import Failure, exchange
 from fedparity.errors import InputError
 
@@ -87,7 +87,7 @@ class Roster:
         problems = [f"node {node}: {why}" for node, why in self.refused.items()]
         known = ", ".join(self.clients)
         problems += [
-            f"node {node}: it is client '{client}', which is not one of the run's: {known}"
+            f"node {node}: it is client {shown(client)}, which is not one of the run's: {known}"
             for node, client in self.strangers.items()
         ]
         problems += [f"client '{client}' has two nodes" for client in self.spare]
@@ -172,8 +172,8 @@ class Roster:
                 mine, theirs = getattr(facts, name), getattr(other, name)
                 if mine != theirs:
                     raise BadMessage(
-                        f"client '{client}': its {name} is {mine}, that of '{other.client}' is "
-                        f"{theirs}"
+                        f"client '{client}': its {name} is {shown(mine)}, that of "
+                        f"'{other.client}' is {shown(theirs)}"
                     )
 
     def _unknown(self) -> list[int]:

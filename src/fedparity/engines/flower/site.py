@@ -141,12 +141,14 @@ def _stacked(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def check(down: Down, stamp: Stamp, site: Site) -> None:
     """Refuse a message for another client, under other settings or parts, or not finite."""
     if stamp.client != site.client:
-        raise BadMessage(f"it is for client '{stamp.client[:80]}', this is '{site.client}'")
+        raise BadMessage(f"it is for client {codec.shown(stamp.client)}, this is '{site.client}'")
     if stamp.agreed != digest(site.agreed):
         raise BadMessage("its settings are not those that this site agreed on")
     names = {part.name for part in site.setup.algorithm.parts}
     for name in (*down.shared, *down.each):
         if name not in names:
-            raise BadMessage(f"it speaks of part '{name}', which this site does not have")
+            raise BadMessage(
+                f"it speaks of part {codec.shown(name)}, which this site does not have"
+            )
     if not bool(down.x.isfinite().all()):
         raise BadMessage("its parameters are not finite")
