@@ -132,6 +132,7 @@ def test_an_impossible_lstar_is_refused(value, told, tmp_path):
     deployment = Deployment(tmp_path, {"rounds": 1})
     with pytest.raises(InputError, match=f"the L. of client '0' is rejected: .*{told}"):
         deployment.run(fault=spoiled("0", "query.hello", "numbers", "test", value))
+    assert not (tmp_path / "run").exists()
 
 
 def test_lstar_is_computed_once_for_several_runs(tmp_path):
