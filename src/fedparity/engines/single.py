@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,10 @@ class OneClient(Lane):
     ) -> None:
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.desk, self.client = setup, desk, client
-        self.x, self.y = setup.federation.train.client(client)
-        size, ids = np.asarray([len(self.x)]), np.asarray([client])
+        self._rows = setup.federation.train.client(client)
+        size, ids = np.asarray([len(self._rows[1])]), np.asarray([client])
         self.longest = int(setup.lengths(ids)[0])
-        self.n, self.steps = torch.tensor(len(self.x)), torch.tensor(self.longest)
+        self.n, self.steps = torch.tensor(int(size[0])), torch.tensor(self.longest)
         self.seed = as_tensor(setup.seeds(down, ids, "client"))[0]
         self.plan = (
             self.solver.batches(setup.seeds(down, ids, "batches"), size)
@@ -42,8 +43,22 @@ class OneClient(Lane):
         )
         hooked = self.algorithm.having("loss") or self.algorithm.having("second")
         whole = self.plan is not None or hooked or self.layout.buffers
-        self._blocks = [] if whole else blocks(self.x)
+        self._blocks = [] if whole else blocks(self._rows[0])
         self._crew = crew if crew is not None else Crew([desk])
+
+    @cached_property
+    def _whole(self) -> tuple[Tensor, Tensor]:
+        return self.setup.federation.train.aligned(self.client)
+
+    @property
+    def x(self) -> Tensor:
+        """All its inputs, where passes over all of them need them."""
+        return self._whole[0]
+
+    @property
+    def y(self) -> Tensor:
+        """All its targets."""
+        return self._whole[1]
 
     def spread(self, x: Tensor) -> Tensor:
         return x
@@ -67,7 +82,8 @@ class OneClient(Lane):
         if self.plan is None:
             return self.x, self.y
         rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
-        return self.x.index_select(0, rows), self.y.index_select(0, rows)
+        inputs, target = self._rows
+        return inputs.index_select(0, rows), target.index_select(0, rows)
 
     def descend(self, step: int, tree: Tree, down: Down) -> None:
         pieces, _ = self._pieces(step, tree, down)
@@ -157,7 +173,7 @@ class OneClient(Lane):
         if "loss" in reads:
             found["loss"] = self._judged_loss()
         if "validation_loss" in reads:
-            inputs, target = self.setup.federation.validation.client(self.client)
+            inputs, target = self.setup.federation.validation.aligned(self.client)
             found["validation_loss"] = (
                 self._loss(inputs, target) if len(inputs) else self._loss(self.x, self.y)
             )
