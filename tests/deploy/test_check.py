@@ -37,9 +37,24 @@ def test_what_was_just_made_is_fine(keys):
 
 
 def test_a_site_needs_only_the_authority_and_its_key(keys):
-    for name in ("server.crt", "server.key", "node-2", "node-2.pub"):
+    for name in ("server.crt", "server.key", "node-1.pub", "node-2", "node-2.pub"):
         (keys / name).unlink()
     assert wrong(keys) == {}
+    (key,) = (
+        one for one in check_all(keys, None, (), None, insecure=False) if one.what == "node-1"
+    )
+    assert key.found == "private key, secp384r1, readable by its owner only"
+
+
+def test_a_site_whose_private_key_is_bad_is_told_so(keys):
+    for name in ("server.crt", "server.key", "node-1.pub", "node-2.pub"):
+        (keys / name).unlink()
+    (keys / "node-1").chmod(0o644)
+    (keys / "node-2").write_bytes((keys / "node-2").read_bytes()[:200])
+    found = wrong(keys)
+    assert found["node-1"].startswith("others can read it: chmod 600")
+    assert found["node-2"].startswith("cannot be read")
+    assert set(found) == {"node-1", "node-2"}
 
 
 def test_the_coordinator_needs_only_the_public_keys_of_nodes(keys):

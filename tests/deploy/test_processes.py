@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +13,9 @@ import pytest
 
 pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
 
-from fedparity.deploy.processes import Child, end, environment, until
+from fedparity.cli.flower import _terminable
+from fedparity.deploy.local import LocalFederation
+from fedparity.deploy.processes import Child, end, environment, program, undisturbed, until
 from fedparity.errors import FedparityError
 
 DETACHED = """
@@ -75,3 +79,55 @@ def test_flower_sends_nothing_elsewhere(tmp_path):
     assert made["FLWR_DISABLE_UPDATE_CHECK"] == "1"
     assert made["FLWR_HOME"] == str(tmp_path)
     assert made["PATH"].startswith(f"{tmp_path / 'first'}{os.pathsep}")
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+def test_a_request_to_end_interrupts_and_passes_while_processes_are_ended(asked):
+    with _terminable():
+        with undisturbed():
+            os.kill(os.getpid(), asked)
+        with pytest.raises(KeyboardInterrupt, match="stopped"):
+            os.kill(os.getpid(), asked)
+    assert signal.getsignal(asked) == signal.SIG_DFL
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _terminable():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_superlink_ends_even_if_a_node_does_not(tmp_path, monkeypatch):
+    federation, ended = LocalFederation(tmp_path), []
+    node, federation.superlink = (python(tmp_path, "import time; time.sleep(600)") for _ in "ab")
+    federation._began = [node, federation.superlink]
+
+    def failing(children):
+        ended.extend(children)
+        if node in children:
+            raise FedparityError("waited in vain")
+
+    monkeypatch.setattr("fedparity.deploy.local.end", failing)
+    with pytest.raises(FedparityError, match="in vain"):
+        federation.stop()
+    end([node, federation.superlink])
+    assert ended == [node, federation.superlink]
+
+
+def test_a_command_of_flowers_that_does_not_end_is_told_in_one_line(tmp_path, monkeypatch):
+    def hang(*args, timeout, **kwargs):
+        raise subprocess.TimeoutExpired("flwr", timeout)
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    with pytest.raises(FedparityError, match="'flwr list' did not end within 60 s"):
+        LocalFederation(tmp_path).flwr("list")
+
+
+def test_a_program_is_found_beside_python_or_missed_by_name():
+    assert Path(program("flwr")).name == "flwr"
+    with pytest.raises(FedparityError, match="the program 'flwr-nothing' is not found"):
+        program("flwr-nothing")

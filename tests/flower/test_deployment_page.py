@@ -75,7 +75,7 @@ def test_flowers_programs_are_shown_as_they_are_called_here(page, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
 def test_the_run_config_that_is_shown_exists(page):
-    known = run_config(["a"], "runs", 1)
+    known = run_config(["a"], "runs")
     for words in commands(page):
         if "--run-config" in words:
             given = words[words.index("--run-config") + 1]

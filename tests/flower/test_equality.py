@@ -98,6 +98,18 @@ def test_real_targets_give_the_bits_of_the_simulator(tmp_path):
     check(Deployment(tmp_path, {"algorithm": "qffl", "model": "linear"}, clients))
 
 
+@pytest.mark.parametrize("algorithm", ["fedavg", "eagle(lam=1)"])
+def test_full_batches_of_odd_rows_give_the_bits_of_the_simulator(algorithm, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((920, 13)).astype(np.float32)  # 52 bytes a row: begins anywhere
+    client = rng.choice(4, 920, p=[0.33, 0.32, 0.13, 0.22])
+    clients = fp.Federation.from_arrays(
+        x, (x.sum(1) > 0).astype(np.int64), client, fractions=(0.6, 0.2, 0.2)
+    )
+    settings = {"model": "linear", "dtype": "float32", "solver": {"lr": 0.1, "steps": 5}}
+    check(Deployment(tmp_path, {"algorithm": algorithm, **settings}, clients))
+
+
 def test_the_best_model_is_kept_as_in_the_simulator(tmp_path):
     settings = {"keep": "worst_loss", "stop": {"metric": "mean_loss", "patience": 1}, "rounds": 4}
     check(Deployment(tmp_path, {"algorithm": "fedavg", **settings, "server_lr": 9.0}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 
 import numpy as np
@@ -12,10 +13,12 @@ from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="Flower is not installed")
 
-from flwr.app import Error, Message
+from flwr.app import Array, Error, Message
 from inprocess import Deployment, array, spoiled, vector
 
 from fedparity.core.file import experiment
+from fedparity.engines.flower.agreement import agreed
+from fedparity.engines.flower.roster import ATTEMPTS, Roster
 from fedparity.errors import FedparityError
 from fedparity.testing.bench import Bench
 
@@ -137,9 +140,25 @@ NAN = torch.full((D,), math.nan, dtype=torch.float64)
 ONES = torch.ones(D, dtype=torch.float64)
 
 
+def headed(text: bytes) -> Array:
+    """Return an array of one value per parameter with this header before its bytes."""
+    header = text.ljust(117) + b"\n"
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(8 * D)
+    return Array("float64", (D,), "numpy.ndarray", data)
+
+
 @pytest.mark.parametrize(
     ("record", "name", "value", "told"),
     [
+        ("vectors", "delta", headed(b"{1: 2, 'descr': 3}"), "'delta' is not an array"),
+        ("vectors", "delta", headed(b"(((("), "'delta' is not an array"),
+        ("vectors", "delta", headed(b"{'descr': (), 'x': (51,)}"), "'delta' is not an array"),
+        (
+            "vectors",
+            "delta",
+            headed(b"{'descr': (), 'fortran_order': False, 'shape': (51,)}"),
+            "'delta' is not an array",
+        ),
         ("vectors", "delta", array(NAN), "not finite"),
         ("vectors", "delta", array(ONES / 0), "not finite"),
         ("vectors", "delta", array(ONES[1:]), "float64[50], not float64[51]"),
@@ -147,6 +166,7 @@ ONES = torch.ones(D, dtype=torch.float64)
         ("vectors", "delta", array(torch.ones(10**5)), "bytes where at most"),
         ("vectors", "delta", None, "leaves out 'delta'"),
         ("vectors", "x", array(ONES), "'x', which nobody asked for"),
+        ("vectors", "x" * 9999, array(ONES[:1]), "xxx, which nobody asked for"),
         ("reports", "qffl/loss", array(torch.tensor(-1.0).double()), "a loss is not negative"),
         ("reports", "qffl/loss", array(torch.tensor(1e9).double()), "no loss is that large"),
         ("reports", "qffl/loss", array(torch.tensor(math.nan).double()), "not finite"),
@@ -164,8 +184,31 @@ def test_a_reply_that_is_wrong_is_rejected_and_the_round_goes_on(
     assert list(line["failed"]) == ["1"]
     assert line["failed"]["1"].startswith("its reply is rejected: ")
     assert told in line["failed"]["1"]
+    assert len(line["failed"]["1"]) < 200
     assert deployment.checkpoint()["received"].tolist() == [1, 0, 1, 1]
     assert bool(vector(result).isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "value", "told"),
+    [
+        ("eagle", "gap", -1e3, "plus its L.* a loss is not negative"),
+        ("eagle", "gap", 1e7, "no loss is that large"),
+        ("eagle", "gap", 1e300, "no report is that large"),
+        ("prac_fedeba_plus", "before", -1.0, "'prac_fedeba_plus/before' is -1: a loss is not neg"),
+        ("prac_fedeba_plus", "after", 1e9, "no loss is that large"),
+        ("qffl", "norm2", -1.0, "a square is not negative"),
+        ("qffl", "norm2", 1e20, "no report is that large"),
+    ],
+)
+def test_a_number_that_no_part_reports_is_rejected(algorithm, name, value, told, tmp_path):
+    lstar = "best_validation(rounds=2)" if algorithm == "eagle" else "none"
+    deployment = Deployment(tmp_path, {"algorithm": algorithm, "lstar": lstar, "rounds": 1})
+    lie = array(torch.tensor(value, dtype=torch.float64))
+    deployment.run(fault=spoiled("1", "train", "reports", f"{algorithm}/{name}", lie))
+    (line,) = deployment.log()
+    assert list(line["failed"]) == ["1"]
+    assert re.search(told, line["failed"]["1"])
 
 
 @pytest.mark.parametrize(
@@ -221,7 +264,9 @@ def test_a_round_with_too_few_replies_changes_nothing(tmp_path):
     start = experiment(deployment.settings, federation=deployment.federation).setup
     assert torch.equal(vector(result), start.layout.read(start.module)[0])
     assert deployment.checkpoint()["received"].tolist() == [0, 0, 0, 0]
-    assert deployment.log()[0]["answered"] == 0
+    (line,) = deployment.log()
+    assert (line["asked"], line["answered"], line["skipped"]) == (4, 3, True)
+    assert list(line["failed"]) == ["1"]
 
 
 def test_a_dead_federation_ends_with_its_reason(tmp_path):
@@ -281,3 +326,44 @@ def test_a_second_node_of_a_client_waits_until_the_first_is_silent(tmp_path):
 
     deployment.run(fault=double)
     assert used == ["old"] * 4 + ["new"] * 2
+
+
+def test_a_message_for_another_client_or_other_settings_is_refused_by_the_site(tmp_path):
+    deployment = Deployment(tmp_path, {**SCAFFOLD, "rounds": 2})
+    inner = deployment.grid.app
+
+    def exchanged(message, context):
+        if message.metadata.message_type == "train":
+            words = message.content["words"]
+            if context.node_config["client-id"] == "1":
+                words["client"] = "2"
+            if context.node_config["client-id"] == "3":
+                words["agreed"] = "something else"
+        return inner(message, context)
+
+    deployment.grid.app = exchanged
+    deployment.run()
+    failed = deployment.log()[0]["failed"]
+    assert failed == {
+        "1": "its site failed: it is for client '2', this is '1'",
+        "3": "its site failed: its settings are not those that this site agreed on",
+    }
+
+
+def test_a_refused_node_that_left_is_heard_again_when_it_is_back(tmp_path):
+    deployment = Deployment(tmp_path, SCAFFOLD)
+    grid = deployment.grid
+    roster = Roster(grid, deployment.federation.names, agreed(deployment.settings, None))
+    grid.fault = lambda client, asked, reply: None if client == "1" else reply
+    for _ in range(ATTEMPTS):
+        roster.refresh(1.0)
+    assert list(roster.refused.values()) == ["no answer within 1 s"]
+    grid.fault = lambda client, asked, reply: reply
+    roster.refresh(1.0)
+    assert "1" not in roster.node
+    grid.offline.add("1")
+    roster.refresh(1.0)
+    assert not roster.refused
+    grid.offline.clear()
+    roster.refresh(1.0)
+    assert set(roster.node) == set(deployment.federation.names)

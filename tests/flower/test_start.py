@@ -51,6 +51,8 @@ def altered(who: str, **changes: object):
         ({"outputs": 2}, "client '1': its outputs is 2, that of '0' is 3"),
         ({"shape": [4]}, r"client '1': its shape is \(4,\), that of '0' is \(3,\)"),
         ({"train": -5}, "what it tells of its 'train' is wrong"),
+        ({"shape": [1 << 20, 1 << 20]}, "what it tells of its 'shape' is wrong: .* more than"),
+        ({"shape": [1] * 40}, "what it tells of its 'shape' is wrong"),
         ({"train": "many"}, "what it tells of its 'train' is wrong"),
         ({"more": 1}, "what it tells of its 'more' is wrong"),
         ({"client": "9"}, "it is client '9', which is not one of the run's: 0, 1, 2, 3"),
@@ -102,15 +104,17 @@ def test_nodes_of_other_clients_do_not_matter(tmp_path):
     assert list(two.clients["client"]) == ["0", "2"]
 
 
-def test_a_site_that_cannot_load_its_data_says_so(tmp_path):
+def test_a_site_that_cannot_load_its_data_says_so_and_the_rest_to_its_own_log(tmp_path, capsys):
     def load(client):
-        raise OSError("no such table")
+        raise OSError("no such patient: Jane Doe")
 
     deployment = Deployment(tmp_path, QUICK)
     app = make_client_app(deployment.settings, load)
     deployment.grid = LocalGrid(app, deployment.federation.names, tmp_path)
-    with pytest.raises(InputError, match="its site failed: OSError: no such table"):
+    with pytest.raises(InputError, match="its site failed: OSError, see the log of the site") as e:
         deployment.run()
+    assert "Jane" not in str(e.value)
+    assert "no such patient: Jane Doe" in capsys.readouterr().err
 
 
 def test_a_site_has_one_client(tmp_path):
@@ -128,6 +132,7 @@ def test_an_impossible_lstar_is_refused(value, told, tmp_path):
     deployment = Deployment(tmp_path, {"rounds": 1})
     with pytest.raises(InputError, match=f"the L. of client '0' is rejected: .*{told}"):
         deployment.run(fault=spoiled("0", "query.hello", "numbers", "test", value))
+    assert not (tmp_path / "run").exists()
 
 
 def test_lstar_is_computed_once_for_several_runs(tmp_path):
@@ -233,6 +238,25 @@ def test_apps_run_as_flower_runs_them(tmp_path):
     app = make_server_app(deployment.settings)
     app(deployment.grid, Context(1, 1, {}, RecordDict(), config))
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_an_app_can_be_sent_to_the_workers_of_a_simulation(tmp_path):
+    cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
+    deployment = Deployment(tmp_path, {"rounds": 1})
+    before = deployment.run()  # the app has met its clients
+    sent = cloudpickle.dumps(deployment.grid.app)
+    assert len(sent) < len(cloudpickle.dumps(deployment.federation)) + 10_000
+    deployment.grid.app = cloudpickle.loads(sent)
+    assert torch.equal(vector(deployment.run(out="again")), vector(before))
+
+
+def test_the_token_of_an_app_is_not_written_down(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["flwr-serverapp", "--token", "secret-token"])
+    result = Deployment(tmp_path, QUICK).run()
+    assert result.settings["record"]["command"] == ["flwr", "run"]
+    files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
+    assert files
+    assert not [file for file in files if b"secret-token" in file.read_bytes()]
 
 
 def test_without_flower_the_remedy_is_told(monkeypatch):

@@ -130,12 +130,16 @@ def _private_folder() -> Iterator[Path]:
 @contextmanager
 def _terminable() -> Iterator[None]:
     """Let a request to end be like Ctrl-C, so that what was started is stopped."""
+    from fedparity.deploy.processes import ENDINGS
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt("stopped")
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    # One that is ignored stays so: that is what nohup asks for.
+    heard = [one for one in ENDINGS if signal.getsignal(one) == signal.SIG_DFL]
+    before = {one: signal.signal(one, interrupt) for one in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)

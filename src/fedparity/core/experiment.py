@@ -248,7 +248,7 @@ class Experiment:
                 "inputs": list(self.federation.shape),
                 "outputs": self.federation.outputs,
                 "parameters": self.setup.layout.size,
-                "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+                "command": _command(self.choice.name),
                 "python": platform.python_version(),
                 "versions": {name: _version(name) for name in ("fedparity", "torch", "numpy")},
             },
@@ -330,6 +330,13 @@ def cohort_size(cohort: int | float | None, population: int) -> int:
     if cohort > population or cohort != int(cohort):
         raise InputError(f"cohort is {cohort:g}: a share, or a whole number up to {population}")
     return int(cohort)
+
+
+def _command(engine: str) -> list[str]:
+    """Return the command line; Flower starts its apps with a token, which is nobody's business."""
+    if engine == "flower":
+        return ["flwr", "run"]
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
 def _version(package: str) -> str:

@@ -247,6 +247,7 @@ class Run:
             asked=len(met.asked),
             answered=len(met.answered),
             failed={names[client]: why for client, why in met.failed.items()},
+            **({"skipped": True} if state.empty else {}),
             seconds=round_(time.perf_counter() - began),
             **self._told(state),
         )

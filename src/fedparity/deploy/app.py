@@ -16,7 +16,7 @@ from fedparity.errors import InputError
 EXPERIMENT = "experiment.yaml"
 LONGEST_NAME = 32
 
-TASK = '''"""What a site does by itself: read the examples of its client."""
+TASK = '''"""What happens at a site: the examples of its client are read."""
 
 from pathlib import Path
 
@@ -30,9 +30,11 @@ EXPERIMENT = Path(__file__).with_name("experiment.yaml")
 def load(client: str) -> fp.Federation:
     """Return the examples of one client, split into train, validation and test.
 
-    HERE A SITE READS ITS OWN FILES, for example::
+    THE COORDINATOR WRITES HERE HOW A SITE'S FILES ARE READ: 'flwr run' sends this very file to all
+    sites, which change nothing in it. Where its files are each site says itself, for example by a
+    variable in the environment of its SuperNode::
 
-        table = pd.read_csv("/srv/records.csv").assign(client=client)
+        table = pd.read_csv(os.environ["SITE_FILE"]).assign(client=client)
         return fp.Federation.from_frame(table, client="client", target="outcome")
 
     Until then each client's share is cut out of the data that the experiment names: a trial.
@@ -89,7 +91,7 @@ def new_app(directory: Path, experiment: Path) -> list[Path]:
     name = _name(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise InputError(f"{directory} is not an empty directory: choose another one")
-    config = run_config(made.federation.names, f"runs/{name}", made.min_replies)
+    config = run_config(made.federation.names, f"runs/{name}")
     files = {
         "pyproject.toml": PYPROJECT.format(
             name=name, version=version("fedparity"), experiment=EXPERIMENT, config=toml(config)
@@ -112,8 +114,11 @@ def new_app(directory: Path, experiment: Path) -> list[Path]:
     return [directory / path for path in files]
 
 
-def run_config(names: Sequence[str], out: str, min_replies: int) -> dict[str, Any]:
-    """Return the run config of an app: all keys that ``flwr run --run-config`` may change."""
+def run_config(names: Sequence[str], out: str) -> dict[str, Any]:
+    """Return the run config of an app, which ``flwr run --run-config`` may change.
+
+    ``min-replies`` is left out: it would overrule what the experiment says.
+    """
     for name in names:
         if "," in name or name != name.strip() or not name:
             raise InputError(f"client '{name}' cannot be a client id: ids are separated by commas")
@@ -123,7 +128,6 @@ def run_config(names: Sequence[str], out: str, min_replies: int) -> dict[str, An
         "resume": False,
         "deadline": 600.0,
         "first-deadline": 3600.0,
-        "min-replies": min_replies,
         "wait": 300.0,
     }
 

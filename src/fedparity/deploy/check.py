@@ -34,7 +34,7 @@ def check_all(
     ----------
     directory
         Of the SuperLink: ``ca.crt``, ``server.crt``, ``server.key`` and the nodes' public keys. Of
-        a site: ``ca.crt`` and its key pair.
+        a site: ``ca.crt`` and its private key.
     app
         The Flower app.
     client_ids

@@ -19,6 +19,7 @@ from fedparity.deploy.finding import Finding
 
 CURVES = ("secp256r1", "secp384r1", "secp521r1")
 """The curves that Flower takes."""
+PRIVATE = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 UNREADABLE = (OSError, ValueError, TypeError, UnsupportedAlgorithm)
 
 
@@ -36,11 +37,21 @@ def check_certificates(directory: Path, host: str | None) -> Iterator[Finding]:
 
 
 def check_node_keys(directory: Path) -> Iterator[Finding]:
-    """Verify the key pairs of SuperNodes that are here."""
+    """Verify the key pairs, public keys and private keys of SuperNodes that are here."""
     seen: dict[bytes, str] = {}
     publics = sorted(directory.glob("*.pub"))
-    if not publics and not (directory / SERVER).exists():
-        yield Finding("keys", f"neither {SERVER} nor the .pub of a SuperNode is here", False)
+    lonely = [
+        path for path in _privates(directory) if path.with_name(f"{path.name}.pub") not in publics
+    ]
+    if not publics and not lonely and not (directory / SERVER).exists():
+        yield Finding("keys", f"neither {SERVER} nor the key of a SuperNode is here", False)
+    for private in lonely:
+        try:
+            found = serialization.load_ssh_private_key(private.read_bytes(), None)
+        except UNREADABLE as error:
+            yield Finding(private.name, _unreadable(error), False)
+            continue
+        yield _alone(private, found.public_key())
     for public in publics:
         try:
             key = serialization.load_ssh_public_key(public.read_bytes())
@@ -53,6 +64,17 @@ def check_node_keys(directory: Path) -> Iterator[Finding]:
             continue
         seen[text] = public.name
         yield _node(public, key)
+
+
+def _privates(directory: Path) -> list[Path]:
+    """Return the files that are private keys as SuperNodes have them."""
+    found = []
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(len(PRIVATE)) == PRIVATE:
+                    found.append(path)
+    return found
 
 
 def _server(
@@ -113,15 +135,32 @@ def _dates(what: str, certificate: x509.Certificate) -> Finding:
     return Finding(what, f"valid until {last:%Y-%m-%d}", True)
 
 
+def _strange(path: Path, key: PublicKeyTypes) -> Finding | None:
+    """Return what is wrong with the kind of a key."""
+    kind = _kind(key)
+    if kind in CURVES:
+        return None
+    return Finding(
+        path.name, f"{kind} is not one of {', '.join(CURVES)}, which Flower takes", False
+    )
+
+
+def _kind(key: PublicKeyTypes) -> str:
+    return key.curve.name if isinstance(key, ec.EllipticCurvePublicKey) else type(key).__name__
+
+
+def _alone(private: Path, key: PublicKeyTypes) -> Finding:
+    strange = _strange(private, key) or _open(private)
+    told = f"private key, {_kind(key)}, readable by its owner only"
+    return strange or Finding(private.name, told, True)
+
+
 def _node(public: Path, key: PublicKeyTypes) -> Finding:
-    kind = key.curve.name if isinstance(key, ec.EllipticCurvePublicKey) else type(key).__name__
-    if kind not in CURVES:
-        return Finding(
-            public.name, f"{kind} is not one of {', '.join(CURVES)}, which Flower takes", False
-        )
+    if strange := _strange(public, key):
+        return strange
     path = public.with_suffix("")
     if not path.exists():
-        return Finding(public.name, f"public key, {kind}", True)
+        return Finding(public.name, f"public key, {_kind(key)}", True)
     try:
         private = serialization.load_ssh_private_key(path.read_bytes(), None)
     except UNREADABLE as error:
@@ -132,9 +171,16 @@ def _node(public: Path, key: PublicKeyTypes) -> Finding:
 def _secret(path: Path, matches: bool, other: str) -> Finding:
     if not matches:
         return Finding(path.name, f"does not belong to {other}", False)
+    return _open(path) or Finding(
+        path.name, f"belongs to {other}, readable by its owner only", True
+    )
+
+
+def _open(path: Path) -> Finding | None:
+    """Tell of a secret that others can read."""
     if path.stat().st_mode & 0o077:
         return Finding(path.name, f"others can read it: chmod 600 {path}", False)
-    return Finding(path.name, f"belongs to {other}, readable by its owner only", True)
+    return None
 
 
 def _text(key: PublicKeyTypes) -> bytes:

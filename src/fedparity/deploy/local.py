@@ -17,7 +17,16 @@ from typing import Literal
 
 from fedparity.deploy import warm as warm_start
 from fedparity.deploy.certificates import CA, SERVER, SERVER_KEY, make_certificates, write_node_key
-from fedparity.deploy.processes import STEP, Child, end, environment, reason, until
+from fedparity.deploy.processes import (
+    STEP,
+    Child,
+    end,
+    environment,
+    program,
+    reason,
+    undisturbed,
+    until,
+)
 from fedparity.deploy.table import Value, toml
 from fedparity.errors import FedparityError
 
@@ -166,19 +175,22 @@ class LocalFederation:
 
     def flwr(self, *words: str | Path) -> str:
         """Run a command of Flower's against this SuperLink and return what it printed."""
-        done = subprocess.run(
-            [str(BINARIES / "flwr"), *map(str, words)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=environment(self.home, [BINARIES]),
-            cwd=self.home,
-            text=True,
-            timeout=START,
-            check=False,
-        )
+        asked = f"'flwr {' '.join(map(str, words))}'"
+        try:
+            done = subprocess.run(
+                [program("flwr"), *map(str, words)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=environment(self.home, [BINARIES]),
+                cwd=self.home,
+                text=True,
+                timeout=START,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise FedparityError(f"{asked} did not end within {START:g} s") from error
         if done.returncode != 0:
-            why = reason(done.stdout + done.stderr)
-            raise FedparityError(f"'flwr {' '.join(map(str, words))}' failed: {why}")
+            raise FedparityError(f"{asked} failed: {reason(done.stdout + done.stderr)}")
         return done.stdout
 
     def start_run(self, app: Path, config: Mapping[str, Value]) -> Child:
@@ -216,12 +228,14 @@ class LocalFederation:
             raise FedparityError(f"the run {status}: {details} (see {child.log})")
 
     def stop(self) -> None:
-        """End all processes that were started here."""
+        """End all processes that were started here, whatever happens meanwhile."""
         running = [child for child in self._began if child.code is None]
         apart = [child for child in running if child is not self.superlink]
-        end(apart)  # nodes take their leave of a SuperLink that still listens
-        end([child for child in running if child is self.superlink])
-        self._open.close()
+        with undisturbed(), self._open:
+            try:
+                end(apart)  # nodes take their leave of a SuperLink that still listens
+            finally:
+                end([child for child in running if child is self.superlink])
 
     def _warm(self) -> Child:
         """Start the process that forks for apps."""
@@ -230,7 +244,7 @@ class LocalFederation:
         programs = self.folder / "programs"
         warm_start.write_programs(programs, door)
         self._programs = [programs, BINARIES]
-        return self._begin("warm", self.folder, "python", "-m", warm_start.__name__, door)
+        return self._begin("warm", self.folder, sys.executable, "-m", warm_start.__name__, door)
 
     def _key(self, node: Node, file: str, *, register: bool) -> Path:
         path = node.folder / file
@@ -254,10 +268,10 @@ class LocalFederation:
             *("--node-config", node.folder / "node.toml"),
         )
 
-    def _begin(self, name: str, home: Path, program: str, *words: str | Path) -> Child:
+    def _begin(self, name: str, home: Path, what: str, *words: str | Path) -> Child:
         child = Child(
             name,
-            [BINARIES / program, *words],
+            [program(what), *words],
             home / f"{name}.log",
             environment(home, self._programs),
         )

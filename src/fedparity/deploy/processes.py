@@ -5,9 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
+import signal
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +25,32 @@ GRACE = 5.0
 """Seconds a process has to end by itself before it is killed."""
 AFTER = 1.0
 """Seconds that what it began has after that."""
+ENDINGS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if os.name == "posix" else []))
+"""What asks a process to end."""
 Found = TypeVar("Found")
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let requests to end pass while what was started is being ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {one: signal.signal(one, signal.SIG_IGN) for one in ENDINGS}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler if handler is not None else signal.SIG_DFL)
+
+
+def program(name: str) -> str:
+    """Return where a program is: beside this Python, or on the path."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise FedparityError(f"the program '{name}' is not found: pip install 'fedparity[flower]'")
+    return found
 
 
 def until(what: str, look: Callable[[], Found | None], seconds: float, step: float = STEP) -> Found:

@@ -67,7 +67,10 @@ def round_line(told: Mapping[str, Any]) -> str:
 
     >>> round_line({"round": 2, "asked": 3, "answered": 2, "failed": {"va": "no answer in 9 s"}})
     'round 2: 2 of 3 answered; va: no answer in 9 s'
+    >>> round_line({"round": 3, "asked": 3, "answered": 1, "failed": {}, "skipped": True})
+    'round 3: 1 of 3 answered, too few: skipped'
     """
     counts = f"{told['answered']} of {told['asked']} answered" if "asked" in told else "evaluation"
+    counts += ", too few: skipped" if told.get("skipped") else ""
     failed = [f"; {client}: {why}" for client, why in told.get("failed", {}).items()]
     return f"round {told['round']}: {counts}{''.join(failed)}"

@@ -21,6 +21,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+from fedparity.deploy.processes import program as find
+
 PROGRAMS = ("flwr-clientapp", "flwr-serverapp")
 MODULES = (
     "fedparity.engines.flower.client_app",
@@ -48,8 +50,7 @@ def write_programs(folder: Path, door: Path) -> None:
     folder.mkdir()
     for name in PROGRAMS:
         program = folder / name
-        real = str(Path(sys.executable).with_name(name))
-        text = PROGRAM.format(python=sys.executable, door=str(door), name=name, real=real)
+        text = PROGRAM.format(python=sys.executable, door=str(door), name=name, real=find(name))
         program.write_text(text)
         program.chmod(0o700)
 

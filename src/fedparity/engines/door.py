@@ -67,7 +67,7 @@ class Door:
                 self.attendance.failed[client] = "dropped out"
 
     def _nobody(self, down: Down) -> Replies:
-        self.attendance.answered = []
+        """Return no replies: those who answered are too few for the exchange to count."""
         none = torch.zeros(0, dtype=torch.int64)
         empty = down.x.new_zeros(0, len(down.x))
         return Replies(none, none, {}, empty, empty[:, :0])

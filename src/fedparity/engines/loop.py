@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
+from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.crew import Crew, cores
 from fedparity.engines.desk import Desk, suits_channels_last
-from fedparity.engines.evaluation import Values, measure
+from fedparity.engines.evaluation import Values, block_rows, joined, measure
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
 from fedparity.engines.single import OneClient, gradient_blocks
 from fedparity.errors import ClientError, InputError
@@ -90,11 +91,24 @@ class LoopEngine(Engine):
 
         return self.crew.run(count, placed)
 
+    def measure(self, x: Tensor, buffers: Tensor, split: Split) -> dict[str, Tensor]:
+        """Measure each client by itself, so that its numbers are those of a site that has it alone.
+
+        Modules are set once for about as many examples as other engines measure in a block.
+        """
+        groups = _groups(split)
+
+        def one(group: int, module: nn.Module) -> dict[str, Tensor]:
+            data = (split.aligned(client) for client in groups[group])
+            return joined([measure(self.setup.task, module, *client) for client in data])
+
+        return joined(self.at_modules(len(groups), one, x, buffers))
+
     def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
         data = getattr(self.setup.federation, split)
 
         def one(row: int, desk: Desk) -> dict[str, float]:
-            inputs, target = data.client(int(clients[row]))
+            inputs, target = data.aligned(int(clients[row]))
             desk.place(params[row])
             desk.place_buffers(buffers[row])
             found = measure(self.setup.task, desk.module, inputs, target)
@@ -159,3 +173,15 @@ def _row(down: Down, row: int) -> Down:
         return down
     each = {part: {k: v[row] for k, v in sent.items()} for part, sent in down.each.items()}
     return Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
+
+
+def _groups(split: Split) -> list[list[int]]:
+    """Return the clients that have examples, in order, in groups of about a block."""
+    if not len(split):
+        return []
+    block = (split.offsets[:-1] // block_rows(split.x)).tolist()
+    found: dict[int, list[int]] = {}
+    for client, size in enumerate(split.sizes.tolist()):
+        if size:
+            found.setdefault(block[client], []).append(client)
+    return list(found.values())

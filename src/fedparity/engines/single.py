@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,18 +47,32 @@ class OneClient(Lane):
     ) -> None:
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.desk, self.client = setup, desk, client
-        self.x, self.y = setup.federation.train.client(client)
-        size, ids = np.asarray([len(self.x)]), np.asarray([client])
+        self._rows = setup.federation.train.client(client)
+        size, ids = np.asarray([len(self._rows[1])]), np.asarray([client])
         self.longest = int(setup.lengths(ids)[0])
-        self.n, self.steps = torch.tensor(len(self.x)), torch.tensor(self.longest)
+        self.n, self.steps = torch.tensor(int(size[0])), torch.tensor(self.longest)
         self.seed = as_tensor(setup.seeds(down, ids, "client"))[0]
         self.plan = (
             self.solver.batches(setup.seeds(down, ids, "batches"), size)
             if down.phase == "train"
             else None
         )
-        self._blocks = gradient_blocks(setup, len(self.x))
+        self._blocks = gradient_blocks(setup, int(size[0]))
         self._crew = crew if crew is not None else Crew([desk])
+
+    @cached_property
+    def _whole(self) -> tuple[Tensor, Tensor]:
+        return self.setup.federation.train.aligned(self.client)
+
+    @property
+    def x(self) -> Tensor:
+        """All its inputs, where passes over all of them need them."""
+        return self._whole[0]
+
+    @property
+    def y(self) -> Tensor:
+        """All its targets."""
+        return self._whole[1]
 
     def spread(self, x: Tensor) -> Tensor:
         return x
@@ -81,7 +96,8 @@ class OneClient(Lane):
         if self.plan is None:
             return self.x, self.y
         rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
-        return self.x.index_select(0, rows), self.y.index_select(0, rows)
+        inputs, target = self._rows
+        return inputs.index_select(0, rows), target.index_select(0, rows)
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
         pieces, _ = self._pieces(step, tree, down)
@@ -171,7 +187,7 @@ class OneClient(Lane):
         if "loss" in reads:
             found["loss"] = self._judged_loss()
         if "validation_loss" in reads:
-            inputs, target = self.setup.federation.validation.client(self.client)
+            inputs, target = self.setup.federation.validation.aligned(self.client)
             found["validation_loss"] = (
                 self._loss(inputs, target) if len(inputs) else self._loss(self.x, self.y)
             )

@@ -18,6 +18,7 @@ from fedparity.core.file import algorithm_of, check_keys, solver_of
 from fedparity.core.rundir import RunDir, read_yaml
 from fedparity.core.task import Task
 from fedparity.engines.flower import Settings
+from fedparity.engines.flower.codec import shown
 from fedparity.recipes import complete
 from fedparity.spec import call
 
@@ -60,11 +61,18 @@ def agreed(settings: Mapping[str, Any], task: Task | None) -> dict[str, str]:
     return {key: str(value) for key, value in told.items()}
 
 
+def digest(settings: Mapping[str, str]) -> str:
+    """Return a short text that differs where what was agreed on differs."""
+    told = json.dumps(settings, sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
 def difference(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str | None:
     """Return in which setting or version a site differs from the server, or None."""
     for key in dict.fromkeys([*mine, *theirs]):
         if theirs.get(key) != mine.get(key):
-            return f"its {key} is {theirs.get(key)!r}, the server's is {mine.get(key)!r}"
+            told = shown(theirs.get(key)), shown(mine.get(key))
+            return f"its {key[:80]} is {told[0]}, the server's is {told[1]}"
     return None
 
 

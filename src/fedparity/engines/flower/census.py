@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,16 +13,27 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from fedparity.data import Federation, Split
 from fedparity.data.build import Kind
-from fedparity.engines.flower.codec import BadMessage
+from fedparity.engines.flower.codec import BadMessage, shown
 
 LONGEST = 1 << 20
 """Bytes of what a site tells of itself."""
 Count = Annotated[int, Field(ge=0, lt=1 << 40)]
+MOST_VALUES = 1 << 28
+"""Values of one example; the server allocates as many."""
+
+
+def _bounded(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) > 16 or math.prod(shape) > MOST_VALUES:
+        raise ValueError(f"one example has more than {MOST_VALUES:,} values")
+    return shape
+
+
+Shape = Annotated[tuple[Count, ...], AfterValidator(_bounded)]
 Short = Annotated[str, Field(max_length=1 << 12)]
 
 
@@ -49,8 +61,8 @@ class Facts:
     train: Annotated[int, Field(ge=1, lt=1 << 40)]
     validation: Count
     test: Count
-    shape: tuple[Count, ...]
-    target: tuple[Count, ...]
+    shape: Shape
+    target: Shape
     outputs: Annotated[int, Field(ge=1, lt=1 << 24)]
     kind: Kind
     classes: tuple[Short, ...]
@@ -74,7 +86,8 @@ class Facts:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise BadMessage(f"what it tells of its '{where}' is wrong: {first['msg']}") from error
+            told = f"what it tells of its {shown(where)} is wrong: {first['msg'][:200]}"
+            raise BadMessage(told) from error
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,11 +17,15 @@ from fedparity.core.state import ClientStore
 from fedparity.core.task import TASKS, Task
 from fedparity.engines import auto
 from fedparity.engines.flower.census import StandIn
-from fedparity.engines.flower.codec import BadMessage, Schema, flat
+from fedparity.engines.flower.codec import BadMessage, Schema, flat, shown
 from fedparity.engines.setup import Setup, rows_of
 
 LARGEST_LOSS = 1e6
 """A cross-entropy above this is a fault or a lie."""
+LARGEST = 1e15
+"""No single number that a part reports is larger than this."""
+LOSSES = ("loss", "before", "after")
+"""What parts call the losses that they report."""
 
 
 def expected(setup: Setup, down: Down) -> Schema:
@@ -51,13 +55,37 @@ def expected(setup: Setup, down: Down) -> Schema:
     return Schema.of(Up(rows_of(up.reports, 0), up.deltas[0], sent))
 
 
-def check_up(up: Up, task: Task) -> None:
-    """Refuse an answer that is not finite or reports an impossible loss."""
+def check_up(up: Up, task: Task, lstar: float = math.nan) -> None:
+    """Refuse an answer that is not finite or reports an impossible number.
+
+    Parameters
+    ----------
+    up
+        The answer.
+    task
+        Tells what a loss can be.
+    lstar
+        The client's L*, for the loss behind a gap; NaN if nobody computed it.
+    """
     if not all(_finite(tensor) for tensor in _tensors(up)):
         raise BadMessage("what it sent is not finite")
     for name, value in flat(up.reports).items():
-        if name.endswith("/loss"):
-            check_loss(float(value.max()), float(value.min()), name, task)
+        if value.numel() == 1:
+            _check_number(float(value), name, task, lstar)
+
+
+def _check_number(value: float, name: str, task: Task, lstar: float) -> None:
+    kind = name.rpartition("/")[2]
+    if abs(value) > LARGEST:
+        raise BadMessage(f"its '{name}' is {value:g}: no report is that large")
+    if kind in LOSSES:
+        check_loss(value, value, name, task)
+    if kind == "norm2" and value < 0:
+        raise BadMessage(f"its '{name}' is {value:g}: a square is not negative")
+    if kind == "gap" and not math.isnan(lstar):
+        loss = value + lstar
+        rounding = 1e-5 * (abs(value) + lstar)
+        check_loss(loss, loss + rounding, f"{name}' plus its L* '{lstar:g}", task)
 
 
 def check_loss(highest: float, lowest: float, name: str, task: Task) -> None:
@@ -77,7 +105,7 @@ def check_values(found: Mapping[str, float], wanted: Iterable[str], task: Task) 
         if name not in found:
             raise BadMessage(f"it leaves out '{name}'")
         if name not in names:
-            raise BadMessage(f"it sends '{name}', which nobody asked for")
+            raise BadMessage(f"it sends {shown(name)}, which nobody asked for")
     for name, value in found.items():
         if not math.isfinite(value):
             raise BadMessage(f"its '{name}' is {value}")

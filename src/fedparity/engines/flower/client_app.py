@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -23,39 +24,75 @@ SITES = 64
 Answer = Callable[[Site, RecordDict, Context], RecordDict]
 
 
+class Sites:
+    """The clients that this process has met; what it has read of them is not pickled.
+
+    Parameters
+    ----------
+    settings
+        The experiment's.
+    load
+        Returns the federation of one client alone.
+    task
+        Stands in for a task that settings cannot name.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], load: Load, task: Task | None) -> None:
+        self.settings, self.load, self.task = settings, load, task
+        self._met: dict[str, Site] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_met": {}}
+
+    def site(self, client: str) -> Site:
+        """Return the site of a client; the one met first makes room."""
+        if client not in self._met:
+            site = Site(self.settings, client, self.load, self.task)
+            if len(self._met) == SITES:
+                del self._met[next(iter(self._met))]
+            self._met[client] = site
+        return self._met[client]
+
+
+@dataclass(frozen=True)
+class Handler:
+    """What a site does with one kind of message: it answers, or says why it cannot."""
+
+    sites: Sites
+    answer: Answer
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Return the reply to a message."""
+        try:
+            with intraop(1):
+                site = self.sites.site(client_of(context))
+                content = self.answer(site, message.content, context)
+        except Exception as error:
+            content = failure(error)
+        return Message(content, reply_to=message)
+
+
 def client_app(experiment: Settings, load: Load, task: Task | None) -> ClientApp:
     """Return the ClientApp; see :func:`fedparity.engines.flower.make_client_app`."""
-    settings = settings_of(experiment)
-    app = ClientApp()
-
-    @lru_cache(maxsize=SITES)
-    def site(client: str) -> Site:
-        return Site(settings, client, load, task)
-
-    def answering(answer: Answer) -> Callable[[Message, Context], Message]:
-        def handle(message: Message, context: Context) -> Message:
-            try:
-                with intraop(1):
-                    content = answer(site(client_of(context)), message.content, context)
-            except Exception as error:
-                content = failure(error)
-            return Message(content, reply_to=message)
-
-        return handle
-
-    app.query("hello")(answering(_hello))
-    app.query("probe")(answering(_exchange))
-    app.train()(answering(_exchange))
-    app.evaluate()(answering(_evaluate))
+    sites, app = Sites(settings_of(experiment), load, task), ClientApp()
+    app.query("hello")(Handler(sites, _hello))
+    app.query("probe")(Handler(sites, _exchange))
+    app.train()(Handler(sites, _exchange))
+    app.evaluate()(Handler(sites, _evaluate))
     return app
 
 
 def failure(error: Exception) -> RecordDict:
-    """Return the answer of a site that cannot answer: the reason, in one line."""
-    if not isinstance(error, FedparityError):
-        traceback.print_exception(error)  # for the site's own log: the server gets one line
-    kind = "" if isinstance(error, FedparityError) else f"{type(error).__name__}: "
-    reason = f"{kind}{' '.join(str(error).split()) or 'no message'}"
+    """Return the answer of a site that cannot answer: the reason, in one line.
+
+    The text of an error that is not of fedparity's own may quote the data: it stays in the log of
+    the site.
+    """
+    if isinstance(error, FedparityError):
+        reason = " ".join(str(error).split()) or "no message"
+    else:
+        traceback.print_exception(error)
+        reason = f"{type(error).__name__}, see the log of the site"
     return RecordDict({"failure": ConfigRecord({"reason": reason[:1000]})})
 
 
@@ -73,13 +110,13 @@ def _hello(site: Site, asked: RecordDict, context: Context) -> RecordDict:
 
 def _exchange(site: Site, asked: RecordDict, context: Context) -> RecordDict:
     down, stamp = codec.read_down(asked, *site.start)
-    check(down, site)
+    check(down, stamp, site)
     return codec.write_up(site.answer(down, stamp, _memory(site, stamp.run, context)))
 
 
 def _evaluate(site: Site, asked: RecordDict, context: Context) -> RecordDict:
     down, stamp = codec.read_down(asked, *site.start)
-    check(down, site)
+    check(down, stamp, site)
     values = site.evaluate(down, stamp, _memory(site, stamp.run, context))
     return RecordDict({"numbers": MetricRecord(dict(values))})
 

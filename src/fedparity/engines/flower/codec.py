@@ -38,6 +38,15 @@ class BadMessage(FedparityError):
     """What arrived is not what was asked for."""
 
 
+def shown(value: object) -> str:
+    """Return what another side said as a short text for a message.
+
+    >>> shown("x" * 1000)[:5], len(shown("x" * 1000))
+    ("'xxxx", 80)
+    """
+    return repr(value)[:80]
+
+
 class Like(NamedTuple):
     """What an array is expected to be."""
 
@@ -72,12 +81,18 @@ class Stamp:
         The last round of which the server has this client's reply; 0 if of none.
     lstar
         The client's L*, NaN if nobody computed it.
+    client
+        Whom the message is for.
+    agreed
+        Digest of the settings that the server and this client agreed on.
     """
 
     run: str
     place: int
     received: int = 0
     lstar: float = math.nan
+    client: str = ""
+    agreed: str = ""
 
 
 def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
@@ -99,11 +114,11 @@ def unpack(record: ArrayRecord | None, expected: Mapping[str, Like] | None = Non
         if name not in arrays:
             raise BadMessage(f"it leaves out '{name}'")
         if name not in expected:
-            raise BadMessage(f"it sends '{name}', which nobody asked for")
+            raise BadMessage(f"it sends {shown(name)}, which nobody asked for")
     for name, like in expected.items():
         found = Like(arrays[name].dtype, tuple(arrays[name].shape))
         if found != like:
-            raise BadMessage(f"its '{name}' is {found}, not {like}")
+            raise BadMessage(f"its '{name}' is {str(found)[:80]}, not {like}")
         if len(arrays[name].data) > like.bytes + MOST_HEADER:
             raise BadMessage(
                 f"its '{name}' has {len(arrays[name].data):,} bytes where {like.bytes:,} belong"
@@ -114,20 +129,19 @@ def unpack(record: ArrayRecord | None, expected: Mapping[str, Like] | None = Non
 def _tensor(name: str, array: Array) -> Tensor:
     """Return the tensor of an array whose header agrees with its description."""
     if array.dtype not in DTYPES:
-        raise BadMessage(f"its '{name}' has the type '{array.dtype[:40]}'")
+        raise BadMessage(f"its {shown(name)} has the type {shown(array.dtype)}")
     dtype, stream = np.dtype(array.dtype), BytesIO(array.data)
     try:
         if np.lib.format.read_magic(stream) != (1, 0):
             raise ValueError("unknown version")
         shape, fortran, found = np.lib.format.read_array_header_1_0(stream, MOST_HEADER)
-    except ValueError as error:
-        raise BadMessage(f"its '{name}' is not an array: {str(error)[:80]}") from error
+    except Exception as error:  # numpy's parser fails in many ways, all of them mean this
+        raise BadMessage(f"its {shown(name)} is not an array: {str(error)[:80]}") from error
     start = stream.tell()
     agrees = found == dtype and shape == tuple(array.shape) and not fortran
     if not agrees or len(array.data) - start != math.prod(shape) * dtype.itemsize:
-        raise BadMessage(
-            f"its '{name}' is not the {array.dtype}{list(array.shape)} it claims to be"
-        )
+        claimed = f"{array.dtype}{list(array.shape)}"[:80]
+        raise BadMessage(f"its {shown(name)} is not the {claimed} it claims to be")
     values = np.frombuffer(array.data, dtype, math.prod(shape), start).reshape(shape)
     return torch.from_numpy(values.copy())
 
@@ -143,7 +157,7 @@ def by_part(tensors: Mapping[str, Tensor]) -> Named:
     for name, value in tensors.items():
         part, slash, key = name.partition("/")
         if not slash:
-            raise BadMessage(f"it sends '{name}', which belongs to no part")
+            raise BadMessage(f"it sends {shown(name)}, which belongs to no part")
         tree.setdefault(part, {})[key] = value
     return tree
 
@@ -164,7 +178,14 @@ def write_down(down: Down, stamp: Stamp) -> RecordDict:
                     "lstar": stamp.lstar,
                 }
             ),
-            "words": ConfigRecord({"phase": down.phase, "run": stamp.run}),
+            "words": ConfigRecord(
+                {
+                    "phase": down.phase,
+                    "run": stamp.run,
+                    "client": stamp.client,
+                    "agreed": stamp.agreed,
+                }
+            ),
         }
     )
 
@@ -186,7 +207,12 @@ def read_down(records: RecordDict, x: Tensor, buffers: Tensor) -> tuple[Down, St
             by_part(unpack(arrays.get("each"))),
         )
         stamp = Stamp(
-            word(records, "run"), int(told["place"]), int(told["received"]), told["lstar"]
+            word(records, "run"),
+            int(told["place"]),
+            int(told["received"]),
+            told["lstar"],
+            word(records, "client"),
+            word(records, "agreed"),
         )
     except KeyError as error:
         raise BadMessage(f"it leaves out the number {error}") from error
@@ -230,7 +256,7 @@ def read_up(records: RecordDict, schema: Schema) -> Up:
     arrays = records.array_records
     for kind in arrays:
         if kind not in ("vectors", "reports"):
-            raise BadMessage(f"it sends '{kind}', which nobody asked for")
+            raise BadMessage(f"it sends {shown(kind)}, which nobody asked for")
     size = sum(len(array.data) for record in arrays.values() for array in record.values())
     most = schema.bytes + MOST_HEADER * (len(schema.vectors) + len(schema.reports))
     if size > most:

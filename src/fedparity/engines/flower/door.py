@@ -17,6 +17,7 @@ from fedparity.core.lstar import SPLITS
 from fedparity.engines.door import Door
 from fedparity.engines.evaluation import Values, measure
 from fedparity.engines.flower import codec
+from fedparity.engines.flower.agreement import digest
 from fedparity.engines.flower.checking import check_up, check_values, expected
 from fedparity.engines.flower.codec import BadMessage, Schema, Stamp
 from fedparity.engines.flower.link import Failure, exchange
@@ -121,7 +122,7 @@ class FlowerDoor(Door):
                 continue
             try:
                 up = codec.read_up(answer, schema)
-                check_up(up, self.setup.task)
+                check_up(up, self.setup.task, self._lstar(client))
             except BadMessage as error:
                 self.attendance.failed[client] = f"its reply is rejected: {error}"
                 continue
@@ -189,8 +190,17 @@ class FlowerDoor(Door):
         return found
 
     def _stamp(self, client: int) -> Stamp:
-        lstar = math.nan if self.setup.lstar is None else float(self.setup.lstar[client])
-        return Stamp(self.run, client, int(self.received.rounds[client]), lstar)
+        return Stamp(
+            self.run,
+            client,
+            int(self.received.rounds[client]),
+            self._lstar(client),
+            self.setup.federation.names[client],
+            digest(self.roster.settings),
+        )
+
+    def _lstar(self, client: int) -> float:
+        return math.nan if self.setup.lstar is None else float(self.setup.lstar[client])
 
     def _schema(self, down: Down) -> Schema:
         if down.phase not in self._schemas:

@@ -23,6 +23,8 @@ from fedparity.engines.flower.codec import BadMessage, Flat, Stamp
 from fedparity.errors import FedparityError
 
 ARRAYS, ABOUT = "fedparity.state", "fedparity.about"
+MOST_LATER = 2
+"""States of later rounds that are kept: the one before the newest, and the newest."""
 KEPT_RUNS = 5
 """Runs whose state a site keeps on disk; those before are forgotten."""
 
@@ -61,6 +63,8 @@ class Memory:
         """Return the state after the last round whose reply the server received."""
         if stamp.received == 0:
             return fresh
+        if stamp.received not in self.states:  # another process of this client may have been ahead
+            self.states = {**self._from_disk(), **self.states}
         if stamp.received not in self.states:
             raise Forgotten(
                 f"its state after round {stamp.received} is lost: it is neither in the memory of "
@@ -74,9 +78,13 @@ class Memory:
         return found
 
     def keep(self, stamp: Stamp, round: int, before: Flat, after: Flat) -> None:
-        """Keep the state that a round started from, and the one it would lead to."""
+        """Keep the state that a round started from, and the one it would lead to.
+
+        Later states stay: the message may be an old one that arrived again.
+        """
+        later = {r: state for r, state in self.states.items() if r > round}
         self.states = {stamp.received: before} if stamp.received else {}
-        self.states[round] = after
+        self.states |= {round: after, **dict(sorted(later.items())[-MOST_LATER:])}
         flat = {f"{r}/{name}": value for r, s in self.states.items() for name, value in s.items()}
         self.context[ARRAYS] = codec.pack(flat)
         self.context[ABOUT] = ConfigRecord({"run": self.run})

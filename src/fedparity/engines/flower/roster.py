@@ -13,7 +13,7 @@ from fedparity.core.lstar import SPLITS
 from fedparity.engines.flower import codec
 from fedparity.engines.flower.agreement import difference
 from fedparity.engines.flower.census import Facts
-from fedparity.engines.flower.codec import BadMessage
+from fedparity.engines.flower.codec import BadMessage, shown
 from fedparity.engines.flower.link import Failure, exchange
 from fedparity.errors import InputError
 
@@ -87,7 +87,7 @@ class Roster:
         problems = [f"node {node}: {why}" for node, why in self.refused.items()]
         known = ", ".join(self.clients)
         problems += [
-            f"node {node}: it is client '{client}', which is not one of the run's: {known}"
+            f"node {node}: it is client {shown(client)}, which is not one of the run's: {known}"
             for node, client in self.strangers.items()
         ]
         problems += [f"client '{client}' has two nodes" for client in self.spare]
@@ -97,7 +97,8 @@ class Roster:
         return problems
 
     def refresh(self, deadline: float) -> set[int]:
-        """Look for new nodes and return all that are connected."""
+        """Look for new nodes, forget those that left, and return all that are connected."""
+        self._forget(set(self.grid.get_node_ids()))
         if self._unknown():
             self.greet(deadline, lstar=False)
         online = set(self.grid.get_node_ids())
@@ -107,6 +108,17 @@ class Roster:
                 self.silent.discard(client)
                 del self.spare[client]
         return online
+
+    def _forget(self, online: set[int]) -> None:
+        """Give a node that was not taken another chance when it connects again."""
+        told: tuple[dict[int, str] | Counter[int], ...] = (
+            self.refused,
+            self.strangers,
+            self.attempts,
+        )
+        for known in told:
+            for node in [node for node in known if node not in online]:
+                del known[node]
 
     def why_absent(self, client: str) -> str:
         """Return why a client has no node that could be asked."""
@@ -160,8 +172,8 @@ class Roster:
                 mine, theirs = getattr(facts, name), getattr(other, name)
                 if mine != theirs:
                     raise BadMessage(
-                        f"client '{client}': its {name} is {mine}, that of '{other.client}' is "
-                        f"{theirs}"
+                        f"client '{client}': its {name} is {shown(mine)}, that of "
+                        f"'{other.client}' is {shown(theirs)}"
                     )
 
     def _unknown(self) -> list[int]:

@@ -117,9 +117,19 @@ class FlowerRun(Run):
         super().__init__(experiment, config.out, watch)
         self.config, self.roster, self.name = config, roster, name
 
+    def start(self) -> Result:
+        """Run from the first round; nothing is written if an L* is refused."""
+        if self.experiment.lstar != "none":
+            self._told_lstar()
+        return super().start()
+
     def open(self) -> RunState:
-        """Write down who takes part, and prepare as for any run."""
+        """Write down who takes part, and prepare as for any run.
+
+        Their L* is written before: who resumes relies on it where the sites are known.
+        """
         assert self.folder is not None
+        self._lstar()
         write_sites(self.folder.path / SITES, self.name, self.roster)
         return super().open()
 
@@ -144,10 +154,13 @@ class FlowerRun(Run):
             return None
         if self.folder.lstar.exists():
             return pd.read_parquet(self.folder.lstar)
-        told = [self._lstar_of(client) for client in self.config.clients]
-        table = pd.DataFrame(told, columns=list(SPLITS), dtype="float64")
+        table = self._told_lstar()
         self.folder.write_table(self.folder.lstar, table)
         return table
+
+    def _told_lstar(self) -> pd.DataFrame:
+        told = [self._lstar_of(client) for client in self.config.clients]
+        return pd.DataFrame(told, columns=list(SPLITS), dtype="float64")
 
     def _lstar_of(self, client: str) -> dict[str, float]:
         found, facts = self.roster.lstar.get(client, {}), self.roster.facts[client]

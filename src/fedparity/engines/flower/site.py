@@ -19,7 +19,7 @@ from fedparity.core.state import ClientStore
 from fedparity.core.task import Task
 from fedparity.engines import auto
 from fedparity.engines.flower import Load, codec
-from fedparity.engines.flower.agreement import agreed, blueprint, conditions_of
+from fedparity.engines.flower.agreement import agreed, blueprint, conditions_of, digest
 from fedparity.engines.flower.census import Facts
 from fedparity.engines.flower.codec import BadMessage, Stamp
 from fedparity.engines.flower.memory import Memory
@@ -138,11 +138,17 @@ def _stacked(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: value[None] for name, value in tensors.items()}
 
 
-def check(down: Down, site: Site) -> None:
-    """Refuse a message that is for other parts than this site's, or not finite."""
+def check(down: Down, stamp: Stamp, site: Site) -> None:
+    """Refuse a message for another client, under other settings or parts, or not finite."""
+    if stamp.client != site.client:
+        raise BadMessage(f"it is for client {codec.shown(stamp.client)}, this is '{site.client}'")
+    if stamp.agreed != digest(site.agreed):
+        raise BadMessage("its settings are not those that this site agreed on")
     names = {part.name for part in site.setup.algorithm.parts}
     for name in (*down.shared, *down.each):
         if name not in names:
-            raise BadMessage(f"it speaks of part '{name}', which this site does not have")
+            raise BadMessage(
+                f"it speaks of part {codec.shown(name)}, which this site does not have"
+            )
     if not bool(down.x.isfinite().all()):
         raise BadMessage("its parameters are not finite")
