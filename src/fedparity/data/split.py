@@ -35,6 +35,10 @@ class Split:
     y: Tensor
     offsets: Ints
 
+    def __post_init__(self) -> None:
+        # Numpy's memory begins anywhere: once in its place, rows of whole lines stay views.
+        object.__setattr__(self, "x", _aligned(self.x))
+
     @property
     def sizes(self) -> Ints:
         """The number of examples of each client, ``[K]``."""
