@@ -42,6 +42,12 @@ SECTIONS = (
 )
 
 
+def command(peers: Path | None) -> str:
+    """Return how this was called; where the peers lie is nobody else's affair."""
+    words = ["peers" if peers is not None and Path(word) == peers else word for word in sys.argv]
+    return " ".join(["python benchmarks/speed.py", *words[1:]])
+
+
 def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(
@@ -103,9 +109,7 @@ def main() -> None:
     failed = [bar for section in sections for bar in section.bars if not bar.passed]
     out.print(f"{len(failed)} bars not reached", style="red" if failed else "green")
     if asked.write:
-        page.write(
-            sections, " ".join(["python benchmarks/speed.py", *sys.argv[1:]]), figure, before
-        )
+        page.write(sections, command(asked.peers), figure, before)
 
 
 if __name__ == "__main__":
