@@ -104,6 +104,21 @@ def views(
     ]
 
 
+def hooked_losses(
+    lane: Lane,
+    tree: Tree,
+    down: Down,
+    losses: Tensor,
+    output: Tensor,
+    target: Tensor,
+    **more: object,
+) -> Tensor:
+    """Return a batch's losses as the parts with a ``loss`` hook want them."""
+    for part, c in views(lane, "loss", tree, down, **more):
+        losses = part.loss(losses, output, target, c)
+    return losses
+
+
 def _view(
     part: Part, hook: str, lane: Lane, tree: Tree, down: Down, more: Mapping[str, object]
 ) -> Client:

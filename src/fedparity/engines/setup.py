@@ -86,13 +86,13 @@ class Engine:
 
     def measure(self, x: Tensor, buffers: Tensor, split: Split) -> dict[str, Tensor]:
         """Return loss and metrics of every example of a split at the shared parameters."""
-        todo = blocks(split.x)
+        work = blocks(split.x)
 
         def one(block: int, module: nn.Module) -> dict[str, Tensor]:
-            rows = todo[block]
+            rows = work[block]
             return measure_block(self.setup.task, module, split.x[rows], split.y[rows])
 
-        return joined(self.at_modules(len(todo), one, x, buffers))
+        return joined(self.at_modules(len(work), one, x, buffers))
 
     def at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor

@@ -121,17 +121,10 @@ class OneClient(Lane):
         inputs, target = self.batch(step)
         output = desk.module(inputs)
         losses = self.setup.task.losses(output, target)
-        for part, c in client_side.views(
-            self,
-            "loss",
-            tree,
-            down,
-            inputs=inputs,
-            predict=self._predict,
-            augment=self.setup.task.augment,
-            step=step,
-        ):
-            losses = part.loss(losses, output, target, c)
+        more = {"inputs": inputs, "predict": self._predict, "augment": self.setup.task.augment}
+        losses = client_side.hooked_losses(
+            self, tree, down, losses, output, target, step=step, **more
+        )
         second = (
             self._second(losses, step, tree, down)
             if algorithm.having("second")

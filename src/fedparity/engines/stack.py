@@ -188,18 +188,10 @@ class Stack(Lane):
             def predict(other: Tensor) -> Tensor:
                 return self._forward(parameters, buffers, other)[0]
 
-            for part, c in client_side.views(
-                self,
-                "loss",
-                tree,
-                down,
-                inputs=inputs,
-                predict=predict,
-                augment=self.setup.task.augment,
-                step=step,
-            ):
-                losses = part.loss(losses, output, target, c)
-            return losses
+            more = {"inputs": inputs, "predict": predict, "augment": self.setup.task.augment}
+            return client_side.hooked_losses(
+                self, tree, down, losses, output, target, step=step, **more
+            )
 
         return hooked
 

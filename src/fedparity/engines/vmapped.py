@@ -115,15 +115,15 @@ class VmapEngine(Engine):
     def _pooled(self, down: Down, clients: Ids, split: str, judge: bool = False) -> Tensor:
         data: Split = getattr(self.setup.federation, split)
         rows, owner = rows_of_clients(data, clients)
-        todo = torch.split(rows, block_rows(data.x)) if len(rows) else ()
+        work = torch.split(rows, block_rows(data.x)) if len(rows) else ()
 
         def one(block: int, module: nn.Module) -> Tensor:
-            inputs, target = (examples(v, todo[block]) for v in (data.x, data.y))
+            inputs, target = (examples(v, work[block]) for v in (data.x, data.y))
             if judge:
                 return judged(self.setup, module, inputs, target)
             return losses_block(self.setup.task, module, inputs, target)
 
-        found = self.at_modules(len(todo), one, down.x, down.buffers)
+        found = self.at_modules(len(work), one, down.x, down.buffers)
         each = torch.cat(found).double().numpy() if found else np.zeros(0)
         sums = np.bincount(owner, weights=each, minlength=len(clients))
         with np.errstate(invalid="ignore", divide="ignore"):
