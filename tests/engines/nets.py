@@ -22,6 +22,16 @@ def normed(shape: Shape, outputs: int) -> nn.Module:
     )
 
 
+def smooth(shape: Shape, outputs: int) -> nn.Module:
+    """No chain that is written out."""
+    return nn.Sequential(nn.Linear(shape[0], 8), nn.Softplus(), nn.Linear(8, outputs))
+
+
+def wide(shape: Shape, outputs: int) -> nn.Module:
+    """Enough parameters to fill a core."""
+    return nn.Sequential(nn.Linear(shape[0], 60_000), nn.Softplus(), nn.Linear(60_000, outputs))
+
+
 def dropping(shape: Shape, outputs: int) -> nn.Module:
     """Dropout between two layers."""
     return nn.Sequential(nn.Linear(shape[0], 8), nn.Dropout(0.5), nn.Linear(8, outputs))

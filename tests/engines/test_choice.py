@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from nets import Branching, Recurrent, dropping, normed, rarely_dropping
+from nets import Branching, Recurrent, dropping, normed, rarely_dropping, smooth, wide
 
 import fedparity as fp
 from fedparity.core.experiment import Experiment
@@ -30,7 +30,7 @@ def test_small_models_are_stacked(unlike):
         ({"model": rarely_dropping}, "random numbers"),
         ({"model": Branching}, "cannot stack the model"),
         ({"model": Recurrent}, "cannot stack the model"),
-        ({"model": "mlp(hidden=900)"}, "fills a core"),
+        ({"model": wide}, "fills a core"),
         ({"cohort": 1}, "one client a round"),
     ],
 )
@@ -48,10 +48,11 @@ def test_statistics_of_padded_batches_take_the_loop():
     made.run()
 
 
-def test_full_batches_of_very_unlike_sizes_take_the_loop():
+def test_full_batches_of_very_unlike_sizes_are_not_padded():
     far_apart = unlike_clients((600, 5, 5, 5))
-    assert experiment(far_apart).choice.name == "loop"
-    assert experiment(far_apart, solver=fp.Solver(batch=5)).choice.name == "vmap"
+    assert experiment(far_apart, smooth).choice.name == "loop"
+    assert experiment(far_apart, smooth, solver=fp.Solver(batch=5)).choice.name == "vmap"
+    assert "block by block" in experiment(far_apart).choice.reason
 
 
 @pytest.mark.parametrize("model", [dropping, rarely_dropping, normed, Branching, Recurrent])
@@ -106,8 +107,8 @@ def test_large_linear_layers_loop_where_most_rows_would_idle(unlike):
     assert chosen(uneven, "mlp", steps=2, batch=10) == "vmap"
 
 
-def test_large_full_batches_loop():
-    assert chosen(even(4, 60, (784,)), "mlp", steps=1) == "loop"
+def test_large_full_batches_of_linear_layers_are_read_in_place():
+    assert chosen(even(4, 60, (784,)), "mlp", steps=1) == "vmap"
 
 
 def test_convolutions_that_fill_a_core_loop():

@@ -13,14 +13,13 @@ from fedparity.core.solver import Solver
 from fedparity.core.task import Task
 from fedparity.engines.chain import Chain
 from fedparity.engines.evaluation import mixes_examples
+from fedparity.engines.full import reads_in_place, uneven
 from fedparity.engines.loop import LoopEngine, fills_a_core, seeded
 from fedparity.engines.setup import Engine, Setup
 from fedparity.engines.vmapped import VmapEngine, stack_width
 from fedparity.errors import InputError, unknown
 
 ENGINES = ("auto", "loop", "vmap")
-UNEVEN = 4.0
-"""How much larger than the median the largest full batch may be before padding eats the gain."""
 IDLE = 1.5
 """How much longer than the mean client the longest may train, where idle rows cost arithmetic."""
 
@@ -39,9 +38,11 @@ def choose(setup: Setup, cohort: int) -> Choice:
         return Choice("loop", obstacle)
     if cohort < 2:
         return Choice("loop", "one client a round")
+    if reads_in_place(setup):
+        return Choice("vmap", "full batches of linear layers are read block by block by all cores")
     if fills_a_core(setup) and not _worth_stacking(setup):
         return Choice("loop", f"a step of {setup.layout.size:,} parameters fills a core by itself")
-    if setup.solver.batch is None and sizes.max() > UNEVEN * np.median(sizes) and sizes.max() > 512:
+    if setup.solver.batch is None and uneven(sizes):
         return Choice("loop", "full batches of very different sizes would be mostly padding")
     kind = " of linear layers" if Chain.of(setup) is not None else ""
     return Choice(

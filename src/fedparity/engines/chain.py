@@ -28,6 +28,8 @@ BACKWARD: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
     nn.Sigmoid: lambda g, out: aten.sigmoid_backward(g, out),
 }
 """Activations whose slope is known from what they give."""
+NARROW = 64
+"""Outputs below which a product is faster the other way round, with examples along its rows."""
 
 
 class Chain:
@@ -41,7 +43,7 @@ class Chain:
         """Return the chain of an experiment, or None if model, loss or parts want more."""
         slope = slope_of(setup.task)
         layers = leaves(setup.module)
-        hooked = setup.algorithm.having("loss") or setup.algorithm.having("second")
+        hooked = any(map(setup.algorithm.having, ("loss", "second", "judge")))
         if slope is None or layers is None or hooked:
             return None
         own = [id(p) for layer in layers for p in layer.parameters()]
@@ -100,16 +102,23 @@ class Chain:
         seen, place = [x], 0
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
-                weight = parameters[place].transpose(1, 2)
-                if layer.bias is None:
-                    x = torch.bmm(x, weight)
-                else:
-                    x = torch.baddbmm(parameters[place + 1][:, None], x, weight)
-                place += 1 if layer.bias is None else 2
+                bias = None if layer.bias is None else parameters[place + 1]
+                x = affine(x, parameters[place], bias)
+                place += 1 if bias is None else 2
             else:
                 x = x.flatten(2) if isinstance(layer, nn.Flatten) else layer(x)
             seen.append(x)
         return seen
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return ``x W^T + b`` of every client, ``[m, B, o]``."""
+    if weight.shape[1] < min(NARROW, x.shape[1]):
+        left, right, b = weight, x.mT, None if bias is None else bias[:, :, None]
+    else:
+        left, right, b = x, weight.mT, None if bias is None else bias[:, None]
+    found = torch.bmm(left, right) if b is None else torch.baddbmm(b, left, right)
+    return found.mT if left is weight else found
 
 
 def leaves(module: nn.Module) -> list[nn.Module] | None:

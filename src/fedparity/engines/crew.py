@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import queue
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Generic, TypeVar
 
 import torch
 
 D = TypeVar("D")
 T = TypeVar("T")
+HELD = 8
+"""Pieces a worker may have ready before they are used."""
 
 
 def cores() -> int:
@@ -41,18 +45,29 @@ class Crew(Generic[D]):
 
     def run(self, count: int, one: Callable[[int, D], T]) -> list[T]:
         """Return ``one(piece, desk)`` of every piece of work, in order."""
-
-        def at_desk(piece: int) -> T:
-            desk = self._desks.get()
-            try:
-                return one(piece, desk)
-            finally:
-                self._desks.put(desk)
-
-        pieces: Iterable[int] = range(count)
         if self._pool is None or count < 2:
-            return list(map(at_desk, pieces))
-        return list(self._pool.map(at_desk, pieces))
+            return [self._at_desk(one, piece) for piece in range(count)]
+        return list(self._pool.map(partial(self._at_desk, one), range(count)))
+
+    def stream(self, count: int, one: Callable[[int, D], T]) -> Iterator[T]:
+        """Yield what :meth:`run` returns, with few pieces in memory at once."""
+        if self._pool is None or count < 2:
+            yield from (self._at_desk(one, piece) for piece in range(count))
+            return
+        ahead: deque[Future[T]] = deque()
+        for piece in range(count):
+            if len(ahead) == HELD * self.size:
+                yield ahead.popleft().result()
+            ahead.append(self._pool.submit(self._at_desk, one, piece))
+        while ahead:
+            yield ahead.popleft().result()
+
+    def _at_desk(self, one: Callable[[int, D], T], piece: int) -> T:
+        desk = self._desks.get()
+        try:
+            return one(piece, desk)
+        finally:
+            self._desks.put(desk)
 
     def close(self) -> None:
         """End the threads."""

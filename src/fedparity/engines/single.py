@@ -25,8 +25,6 @@ from fedparity.engines.setup import Setup, known_lstar
 
 BLOCK = 1 << 19
 """Input numbers of one block of a full batch's gradient: a core reads them twice, from cache."""
-HELD = 8
-"""Gradients of blocks that a worker may have ready before they are added up."""
 
 
 def gradient_blocks(setup: Setup, size: int) -> list[slice]:
@@ -140,15 +138,13 @@ class OneClient(Lane):
             if desk is not self.desk:
                 desk.copy(y)
                 desk.module.train()
-            rows = self._blocks[start + block]
+            rows = self._blocks[block]
             each = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
             return gradient_of(each.sum() / len(self.x), desk.parameters)
 
         total = tuple(torch.zeros_like(parameter) for parameter in y)
-        at_once = HELD * self._crew.size
-        for start in range(0, len(self._blocks), at_once):
-            for found in self._crew.run(min(at_once, len(self._blocks) - start), one):
-                torch._foreach_add_(total, found)
+        for found in self._crew.stream(len(self._blocks), one):
+            torch._foreach_add_(total, found)
         return total
 
     def _predict(self, inputs: Tensor) -> Tensor:

@@ -9,8 +9,9 @@ computed on all examples of the chunk at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,14 +24,26 @@ from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
 from fedparity.data import Split
 from fedparity.engines.chain import Chain
+from fedparity.engines.crew import Crew
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.gradients import Pieces, descend, gradient_of
 from fedparity.engines.setup import Ids, Setup, known_lstar
 from fedparity.errors import InputError
 
 
+class Piece(NamedTuple):
+    """Examples ``start .. start + width`` of some clients of a stack."""
+
+    who: slice
+    start: int
+    width: int
+
+
 class Stack(Lane):
     """A lane of several clients, padded to the largest."""
+
+    crew: Crew[Any] = Crew([None])
+    """Who goes through the pieces of the clients' examples: here the worker itself."""
 
     def __init__(
         self,
@@ -49,15 +62,14 @@ class Stack(Lane):
         self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
         self.seed = as_tensor(setup.seeds(down, clients, "client"))
         self._uneven = bool((lengths != self.longest).any())
-        self._full: tuple[Tensor, Tensor, Tensor] | None = None
+        self._full_batch = False
         self._buffers = torch.zeros(len(clients), 0)
         if down.phase != "train":
             return
         plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
         if plan is None:
-            inputs, target, mask = padded(self.data, clients)
-            self._full = inputs, target, weights_of(target.shape[:2], mask, inputs.dtype)
-            partial = mask is not None
+            self._full_batch = True
+            partial = bool((sizes != sizes[0]).any())
         else:
             rows = plan.index + self.data.offsets[clients][:, None, None]
             self._rows = torch.from_numpy(rows.swapaxes(0, 1).reshape(self.longest, -1))
@@ -116,8 +128,8 @@ class Stack(Lane):
 
         Shares are times the client's ``factor``, if there is one.
         """
-        if self._full is not None:
-            inputs, target, share = self._full
+        if self._full_batch:
+            inputs, target, share = self._whole
         else:
             rows, lead = self._rows[step], self._even.shape
             share = self._even
@@ -125,6 +137,21 @@ class Stack(Lane):
                 share = weights_of(lead, self._mask[:, step], share.dtype)
             inputs, target = taken(self.data.x, rows, lead), taken(self.data.y, rows, lead)
         return inputs, target, share if factor is None else share * factor[:, None]
+
+    @cached_property
+    def _whole(self) -> tuple[Tensor, Tensor, Tensor]:
+        longest = int(self.data.sizes[self.clients].max())
+        inputs, target, mask = padded(self.data, self.clients, 0, longest)
+        return inputs, target, weights_of(target.shape[:2], mask, inputs.dtype)
+
+    def pieces(self, data: Split) -> list[Piece]:
+        """Return all examples of the clients, in pieces of bounded size."""
+        longest = int(data.sizes[self.clients].max()) if len(data) else 0
+        width = max(1, min(longest, block_rows(data.x) // max(1, len(self.clients)) + 1))
+        return [
+            Piece(slice(None), start, min(width, longest - start))
+            for start in range(0, longest, width)
+        ]
 
     def _pieces(
         self,
@@ -230,16 +257,27 @@ class Stack(Lane):
     def _full_gradient(self, y: Tensor, buffers: Tensor) -> Tensor:
         self.setup.module.eval()
         leaves = self._leaves(self.layout.views(y))
-        total = torch.zeros_like(y)
-        for inputs, target, mask in padded_blocks(self.data, self.clients):
-            share = (1 / self.n.to(y.dtype))[:, None].expand(target.shape[:2])
+        return self.layout.join(self.gradient_by_pieces(leaves, buffers), y.shape[:1])
+
+    def gradient_by_pieces(self, leaves: Pieces, buffers: Tensor) -> Pieces:
+        """Return the gradient of each client's mean loss over all its examples, by slot."""
+        work = self.pieces(self.data)
+        shares = (1 / self.n.to(leaves[0].dtype))[:, None]
+
+        def one(piece: int, _: object) -> Pieces:
+            who, *rows = work[piece]
+            inputs, target, mask = padded(self.data, self.clients[who], *rows)
+            share = shares[who].expand(target.shape[:2])
             kept = share if mask is None else share * mask
+            some = tuple(leaf[who] for leaf in leaves)
             if self.chain is not None:
-                found = self.chain.gradient(leaves, inputs, target, kept)
-            else:
-                output, _ = vmap(self._forward)(self._named(leaves), buffers, inputs)
-                found = gradient_of(self._losses(output, target), leaves, kept)
-            total += self.layout.join(found, y.shape[:1])
+                return self.chain.gradient(some, inputs, target, kept)
+            output, _ = vmap(self._forward)(self._named(some), buffers[who], inputs)
+            return gradient_of(self._losses(output, target), some, kept)
+
+        total = tuple(torch.zeros_like(leaf, requires_grad=False) for leaf in leaves)
+        for piece, found in zip(work, self.crew.stream(len(work), one), strict=True):
+            torch._foreach_add_(tuple(slot[piece.who] for slot in total), found)
         return total
 
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
@@ -253,23 +291,40 @@ class Stack(Lane):
         """Return sums over each client's examples at its own parameters, in float64."""
         self.setup.module.eval()
         data: Split = getattr(self.setup.federation, split)
+        work = self.pieces(data)
+
+        def one(piece: int, _: object) -> dict[str, Tensor]:
+            who, *rows = work[piece]
+            inputs, target, mask = padded(data, self.clients[who], *rows)
+            found = self._measured(y[who], buffers[who], inputs, target, judged)
+            each = {key: value.view(target.shape[:2]).double() for key, value in found.items()}
+            return {
+                key: (value if mask is None else torch.where(mask, value, 0.0)).sum(1)
+                for key, value in each.items()
+            }
+
         sums: dict[str, Tensor] = {}
-        for inputs, target, mask in padded_blocks(data, self.clients):
-            if self.chain is not None:
-                output = self.chain.outputs(tuple(self.layout.views(y)), inputs)
-            else:
-                output = vmap(self._still)(y, buffers, inputs)
-            flat, wanted = output.flatten(0, 1), target.flatten(0, 1)
-            found = {"loss": self.setup.task.losses(flat, wanted)}
-            found |= self.setup.task.metrics(flat, wanted)
-            if judged and self.algorithm.having("judge"):
-                losses = found["loss"].view(target.shape[:2])
-                found["loss"] = vmap(self._judged)(y, buffers, inputs, losses, output, target)
+        for piece, found in zip(work, self.crew.stream(len(work), one), strict=True):
             for key, value in found.items():
-                each = value.view(target.shape[:2]).double()
-                kept = each if mask is None else torch.where(mask, each, 0.0)
-                sums[key] = sums.get(key, 0.0) + kept.sum(1)
+                total = sums.setdefault(key, value.new_zeros(len(self.clients)))
+                total[piece.who] += value
         return sums
+
+    def _measured(
+        self, y: Tensor, buffers: Tensor, inputs: Tensor, target: Tensor, judged: bool
+    ) -> dict[str, Tensor]:
+        """Return loss and metrics of the examples of a piece."""
+        if self.chain is not None:
+            output = self.chain.outputs(tuple(self.layout.views(y)), inputs)
+        else:
+            output = vmap(self._still)(y, buffers, inputs)
+        flat, wanted = output.flatten(0, 1), target.flatten(0, 1)
+        found = {"loss": self.setup.task.losses(flat, wanted)}
+        found |= self.setup.task.metrics(flat, wanted)
+        if judged and self.algorithm.having("judge"):
+            losses = found["loss"].view(target.shape[:2])
+            found["loss"] = vmap(self._judged)(y, buffers, inputs, losses, output, target)
+        return found
 
     def _judged(
         self,
@@ -300,15 +355,17 @@ def weights_of(shape: tuple[int, ...], mask: Tensor | None, dtype: torch.dtype) 
 
 
 def padded(
-    data: Split, clients: Ids, start: int = 0, width: int | None = None
+    data: Split, clients: Ids, start: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return examples ``start .. start + width`` of every client, padded, with the mask."""
-    sizes = data.sizes[clients]
-    width = int(sizes.max()) if width is None else width
+    sizes, offsets = data.sizes[clients], data.offsets[clients]
+    if len(clients) == 1 and start + width <= sizes[0]:
+        own = slice(int(offsets[0]) + start, int(offsets[0]) + start + width)
+        return data.x[own][None], data.y[own][None], None
     place = start + np.arange(width)
     inside = place < sizes[:, None]
     rows = torch.from_numpy(
-        data.offsets[clients][:, None] + np.minimum(place, np.maximum(sizes - 1, 0)[:, None])
+        offsets[:, None] + np.minimum(place, np.maximum(sizes - 1, 0)[:, None])
     ).clamp_max(len(data) - 1)
     mask = None if inside.all() else torch.from_numpy(inside)
     flat = rows.flatten()
@@ -318,13 +375,3 @@ def padded(
 def taken(values: Tensor, rows: Tensor, lead: tuple[int, ...]) -> Tensor:
     """Return these rows in the shape ``[*lead, ...]``, in a quarter of the time of indexing."""
     return values.index_select(0, rows).view(*lead, *values.shape[1:])
-
-
-def padded_blocks(data: Split, clients: Ids) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-    """Go through all examples of the clients in padded blocks of bounded size."""
-    longest = int(data.sizes[clients].max()) if len(data) else 0
-    if not longest:
-        return
-    width = max(1, min(longest, block_rows(data.x) // max(1, len(clients)) + 1))
-    for start in range(0, longest, width):
-        yield padded(data, clients, start, min(width, longest - start))

@@ -18,6 +18,7 @@ from fedparity.engines.blame import blame
 from fedparity.engines.chain import Chain
 from fedparity.engines.crew import Crew, cores
 from fedparity.engines.evaluation import Values, block_rows, losses_block
+from fedparity.engines.full import FullBatches, reads_in_place
 from fedparity.engines.judging import judged
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
 from fedparity.engines.stack import Stack
@@ -40,6 +41,7 @@ class VmapEngine(Engine):
         super().__init__(setup)
         self.chunk = chunk or stack_width(setup)
         self.chain = Chain.of(setup)
+        self.in_place = reads_in_place(setup)
         self._step = setup.layout.size * _batch(setup)
         # Lifting swaps parameters inside the module, so every worker has one of its own.
         self.crew = Crew(
@@ -49,19 +51,22 @@ class VmapEngine(Engine):
     def _chunks(self, clients: Ids) -> list[Ids]:
         """Return rows of the cohort, similar sizes together, in chunks."""
         order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
-        worth = max(1, min(self.crew.size, len(order) * self._step // WORTH, len(order)))
+        workers = 1 if self.in_place else self.crew.size
+        worth = max(1, min(workers, len(order) * self._step // WORTH, len(order)))
         return np.array_split(order, max(worth, -(-len(order) // self.chunk)))
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         facts = self._facts(down, clients, buffers)
         chunks = self._chunks(clients)
+
+        def one(chunk: int, setup: Setup) -> Up:
+            return self._chunk(setup, down, clients, chunks[chunk], buffers, states, facts)
+
         try:
-            done = self.crew.run(
-                len(chunks),
-                lambda i, setup: self._chunk(
-                    setup, down, clients, chunks[i], buffers, states, facts
-                ),
-            )
+            if self.in_place:  # all workers are on one chunk
+                done = [one(chunk, self.setup) for chunk in range(len(chunks))]
+            else:
+                done = self.crew.run(len(chunks), one)
         except (InputError, ClientError):
             raise
         except Exception as error:
@@ -89,11 +94,18 @@ class VmapEngine(Engine):
         each = {part: {k: v[these] for k, v in sent.items()} for part, sent in down.each.items()}
         own = Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
         known = None if facts is None else {key: value[these] for key, value in facts.items()}
-        lane = Stack(setup, own, clients[rows], known, self.chain)
+        lane = self._lane(setup, own, clients[rows], known)
         mine = buffers[these] if buffers.dim() == 2 else buffers
         if down.phase == "probe":
             return client_side.probe(lane, own, mine, rows_of(states, these))
         return client_side.train(lane, own, mine, rows_of(states, these))
+
+    def _lane(
+        self, setup: Setup, down: Down, clients: Ids, facts: dict[str, Tensor] | None = None
+    ) -> Stack:
+        if self.in_place and self.chain is not None:
+            return FullBatches(setup, down, clients, facts, self.chain, self.crew)
+        return Stack(setup, down, clients, facts, self.chain)
 
     def _facts(self, down: Down, clients: Ids, buffers: Tensor) -> dict[str, Tensor] | None:
         """Measure losses in one pass over pooled examples, if all start from the same model."""
@@ -141,7 +153,7 @@ class VmapEngine(Engine):
         self.crew.close()
 
     def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
-        lane = Stack(self.setup, down, clients, chain=self.chain)
+        lane = self._lane(self.setup, down, clients)
         return client_side.personal(lane, down, states)
 
     def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
@@ -150,7 +162,7 @@ class VmapEngine(Engine):
         down = Down("evaluate", 0, 0.0, params[0], buffers[0])
         for start in range(0, len(clients), self.chunk):
             part = slice(start, start + self.chunk)
-            stack = Stack(self.setup, down, clients[part], chain=self.chain)
+            stack = self._lane(self.setup, down, clients[part])
             sums = stack.own_sums(split, params[part], buffers[part])
             for key, value in sums.items():
                 column = found.setdefault(key, np.full(len(clients), np.nan))
@@ -161,7 +173,7 @@ class VmapEngine(Engine):
 
 def stack_width(setup: Setup) -> int:
     """Return how many clients fit into one stack."""
-    inputs = _batch(setup) * int(np.prod(setup.federation.shape))
+    inputs = 0 if reads_in_place(setup) else _batch(setup) * int(np.prod(setup.federation.shape))
     return max(1, FLOATS // (4 * setup.layout.size + inputs))
 
 

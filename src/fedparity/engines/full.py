@@ -1,0 +1,80 @@
+"""A lane of several clients whose full batches stay where they are.
+
+Full batches of unlike sizes, padded, would be mostly padding, and large ones are more than a
+cache holds. Here every client's examples are read in place, a block at a time; all workers share
+the blocks, whoever they belong to, and the blocks' gradients are added in order.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from torch import Tensor
+
+from fedparity.core.client import Down, Tree
+from fedparity.data import Split
+from fedparity.engines.chain import Chain
+from fedparity.engines.crew import Crew
+from fedparity.engines.gradients import Pieces, descend
+from fedparity.engines.setup import Ids, Setup
+from fedparity.engines.stack import Piece, Stack
+
+BLOCK = 1 << 20
+"""Input numbers of a block: forward and backward pass read them, the second time from cache."""
+WORTH = 1_000_000
+"""Parameters times examples of a middling client from which it is worth a block of its own."""
+UNEVEN = 4.0
+"""How much larger than the median the largest full batch may be before padding eats the gain."""
+SMALL = 512
+"""Examples up to which padding does not matter."""
+
+
+def reads_in_place(setup: Setup) -> bool:
+    """Tell whether full batches are better read in place than padded to a stack."""
+    if setup.solver.batch is not None or Chain.of(setup) is None:
+        return False
+    sizes = setup.federation.train.sizes
+    return bool(setup.layout.size * np.median(sizes) >= WORTH) or uneven(sizes)
+
+
+def uneven(sizes: Ids) -> bool:
+    """Tell whether full batches of these sizes would be mostly padding."""
+    return bool(sizes.max() > max(SMALL, UNEVEN * np.median(sizes)))
+
+
+class FullBatches(Stack):
+    """A stack of clients that all workers go through, block by block."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        down: Down,
+        clients: Ids,
+        facts: dict[str, Tensor] | None,
+        chain: Chain,
+        crew: Crew[Setup],
+    ) -> None:
+        super().__init__(setup, down, clients, facts, chain)
+        self.crew = crew
+
+    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
+        pieces, _ = self._pieces(self._slots, step, tree, down, factor)
+        descend(self._slots, pieces, down.lr)
+
+    def pieces(self, data: Split) -> list[Piece]:
+        width = max(64, BLOCK // max(1, math.prod(data.x.shape[1:])))
+        return [
+            Piece(slice(place, place + 1), start, min(width, size - start))
+            for place, size in enumerate(data.sizes[self.clients].tolist())
+            for start in range(0, size, width)
+        ]
+
+    def _pieces(
+        self, leaves: Pieces, step: int, tree: Tree, down: Down, factor: Tensor | None = None
+    ) -> tuple[Pieces, Tensor]:
+        found = self.gradient_by_pieces(leaves, self._buffers)
+        if factor is not None:
+            for slot in found:
+                slot.mul_(factor.view(-1, *[1] * (slot.dim() - 1)))
+        return found, leaves[0].new_zeros(len(self.clients), 0)
