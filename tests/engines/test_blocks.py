@@ -7,9 +7,9 @@ from torch import nn
 
 import fedparity as fp
 from fedparity.core.client import Down, train
+from fedparity.core.crew import Crew
 from fedparity.core.layout import Layout
 from fedparity.engines import single
-from fedparity.engines.crew import Crew
 from fedparity.engines.desk import Desk, suits_channels_last
 from fedparity.engines.loop import LoopEngine
 from fedparity.engines.single import OneClient

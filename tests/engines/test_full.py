@@ -8,8 +8,8 @@ import torch
 from nets import smooth
 
 import fedparity as fp
+from fedparity.core.crew import HELD, Crew
 from fedparity.engines import full
-from fedparity.engines.crew import HELD, Crew
 from fedparity.engines.full import FullBatches, reads_in_place
 from fedparity.engines.vmapped import VmapEngine
 from fedparity.testing import Bench

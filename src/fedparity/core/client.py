@@ -168,10 +168,16 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     if "end_loss" in algorithm.train_reads:
         facts["end_loss"] = lane.end_loss(y, ended)
     tree = {**tree, "facts": facts}
-    delta, reports, states = lane.lift(lambda tree, delta, y: _finish(lane, tree, down, delta, y))(
-        tree, delta, y
-    )
+    finish = _lifted(lane, "finish", lambda tree, delta, y: _finish(lane, tree, down, delta, y))
+    delta, reports, states = finish(tree, delta, y)
     return Up(reports, delta, ended, states)
+
+
+def _lifted(lane: Lane, hook: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of one client's tensors for the lane, as it is if its hooks allow."""
+    parts = lane.algorithm.having("grad" if hook == "factor" else hook)
+    hooks = (getattr(type(part), hook) for part in parts)
+    return function if all(hasattr(h, "stacked") for h in hooks) else lane.lift(function)
 
 
 def _plain_steps(
@@ -180,7 +186,7 @@ def _plain_steps(
     """Take steps ``y - lr * g``, in place; return the last ``y`` and the first."""
     first, factor = anchor, None
     if lane.algorithm.having("grad"):
-        factor = lane.lift(lambda tree: _factor(lane, tree, down))(tree)
+        factor = _lifted(lane, "factor", lambda tree: _factor(lane, tree, down))(tree)
     for step in range(steps):
         lane.descend(step, tree, down, factor)
         if step == 0 and "first" in lane.algorithm.train_reads:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from pydantic import ConfigDict
@@ -47,6 +47,20 @@ HOOKS = (
     "tell",
     "personal",
 )
+
+
+Hook = TypeVar("Hook", bound=Callable[..., object])
+
+
+def stacked(hook: Hook) -> Hook:
+    """Mark a ``factor`` or ``finish`` whose lines hold for a whole stack of clients as they stand.
+
+    They are written for the tensors of one client and are as true where each has one more
+    dimension in front: differences, products, sums over the last dimension. Any other hook is
+    lifted by vmap, which takes longer than a few numbers take to compute.
+    """
+    hook.stacked = True  # type: ignore[attr-defined]
+    return hook
 
 
 @dataclass(frozen=True)

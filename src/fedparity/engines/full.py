@@ -13,9 +13,9 @@ import numpy as np
 from torch import Tensor
 
 from fedparity.core.client import Down, Tree
+from fedparity.core.crew import Crew
 from fedparity.data import Split
 from fedparity.engines.chain import Chain
-from fedparity.engines.crew import Crew
 from fedparity.engines.gradients import Pieces, descend
 from fedparity.engines.setup import Ids, Setup
 from fedparity.engines.stack import Piece, Stack

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
+from fedparity.core.crew import Crew, cores
 from fedparity.data import Split
 from fedparity.engines.blame import blame
-from fedparity.engines.crew import Crew, cores
 from fedparity.engines.desk import Desk, suits_channels_last
 from fedparity.engines.evaluation import Values, block_rows, joined, measure
 from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of

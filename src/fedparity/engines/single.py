@@ -14,9 +14,9 @@ from torch.func import functional_call
 
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Lane, Tree
+from fedparity.core.crew import Crew
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
-from fedparity.engines.crew import Crew
 from fedparity.engines.desk import Desk
 from fedparity.engines.evaluation import blocks, losses, mixes_examples
 from fedparity.engines.gradients import Pieces, descend, gradient_of

@@ -20,11 +20,11 @@ from torch.func import functional_call, vmap
 
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Lane, Tree
+from fedparity.core.crew import Crew
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
 from fedparity.data import Split
 from fedparity.engines.chain import Chain
-from fedparity.engines.crew import Crew
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.gradients import Pieces, descend, gradient_of
 from fedparity.engines.setup import Ids, Setup, known_lstar
@@ -146,8 +146,8 @@ class Stack(Lane):
 
     def pieces(self, data: Split) -> list[Piece]:
         """Return all examples of the clients, in pieces of bounded size."""
-        longest = int(data.sizes[self.clients].max()) if len(data) else 0
-        width = max(1, min(longest, block_rows(data.x) // max(1, len(self.clients)) + 1))
+        longest = int(data.sizes[self.clients].max())
+        width = block_rows(data.x) // len(self.clients) + 1 if longest else 1
         return [
             Piece(slice(None), start, min(width, longest - start))
             for start in range(0, longest, width)

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
+from fedparity.core.crew import Crew, cores
 from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.chain import Chain
-from fedparity.engines.crew import Crew, cores
 from fedparity.engines.evaluation import Values, block_rows, losses_block
 from fedparity.engines.full import FullBatches, reads_in_place
 from fedparity.engines.judging import judged

@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
 from fedparity.core.simplex import project
 
 
@@ -68,6 +68,7 @@ class AFL(Part):
         each = ctx.sizes.double() if self.initial == "size" else torch.ones(ctx.population).double()
         return {"mixture": each / each.sum()}
 
+    @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"loss": c.loss})
 

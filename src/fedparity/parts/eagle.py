@@ -11,7 +11,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors, stacked
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -120,12 +120,14 @@ class Eagle(Part):
         mine = weights[ctx.clients].to(ctx.x.dtype)
         return Plan(each={"weight": mine}, state={"gaps": gaps, "lam": lam})
 
+    @stacked
     def factor(self, c: Client) -> Tensor:
         return c.down["weight"]
 
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
         return self.factor(c) * g
 
+    @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"gap": c.validation_loss - c.lstar})
 

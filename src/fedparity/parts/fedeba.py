@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
 from fedparity.parts.entropy import Entropy
 
 
@@ -55,6 +55,7 @@ class FedEBA(Entropy):
     def neutral(self) -> Part:
         return FedEBA(tau=math.inf)
 
+    @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"loss": c.end_loss if self.signal == "post" else c.loss})
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors, stacked
 from fedparity.parts.entropy import Entropy
 
 
@@ -97,6 +97,7 @@ class FedEBAPlus(Entropy):
         strength = c.down["strength"]
         return (1 - strength) * g + strength * c.down["fair"]
 
+    @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
         report = {"loss": c.end_loss}
         if self.theta > 0:

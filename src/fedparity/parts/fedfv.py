@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from typing_extensions import Self
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
 from fedparity.core.seeds import generator
 
 Matrix = npt.NDArray[np.float64]
@@ -113,6 +113,7 @@ class FedFV(Part):
             "when": torch.full((self.tau,), -1),
         }
 
+    @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"loss": c.loss})
 

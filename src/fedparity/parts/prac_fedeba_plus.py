@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
 from fedparity.parts.entropy import Entropy
 
 
@@ -60,6 +60,7 @@ class PracFedEBAPlus(Entropy):
     def neutral(self) -> Part:
         return PracFedEBAPlus(tau=math.inf)
 
+    @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"before": c.loss, "after": c.end_loss})
 

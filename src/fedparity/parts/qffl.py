@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors
+from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
 from fedparity.errors import InputError
 from fedparity.parts.bn import BN
 
@@ -72,8 +72,9 @@ class QFFL(Part):
         if any(isinstance(part, BN) for part in behind):
             raise InputError("'qffl' measures the update that 'bn' changes: write 'bn' first")
 
+    @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
-        return Finish(delta, {"loss": c.loss, "norm2": (delta / c.lr).square().sum()})
+        return Finish(delta, {"loss": c.loss, "norm2": (delta / c.lr).square().sum(-1)})
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         loss = up["loss"].double() + 1e-10

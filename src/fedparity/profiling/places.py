@@ -11,12 +11,12 @@ import torch
 from fedparity.core import client
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.client import Lane
+from fedparity.core.crew import Crew
 from fedparity.core.experiment import Experiment
 from fedparity.core.run import Run
 from fedparity.core.solver import Solver
 from fedparity.core.state import ClientStore
 from fedparity.engines.chain import Chain
-from fedparity.engines.crew import Crew
 from fedparity.engines.gradients import descend
 from fedparity.engines.setup import Engine
 from fedparity.engines.simulation import Simulation
@@ -52,6 +52,7 @@ FIXED: tuple[Place, ...] = (
     (torch.autograd, "backward", BACKWARD),
     (torch.autograd, "grad", BACKWARD),
     (Crew, "run", None),
+    (Crew, "_wait", None),
     (Chain, "_forward", FORWARD),
     (Chain, "gradient", BACKWARD),
     (Chain, "descend", FUSED),

@@ -57,10 +57,13 @@ class Crew(Generic[D]):
         ahead: deque[Future[T]] = deque()
         for piece in range(count):
             if len(ahead) == HELD * self.size:
-                yield ahead.popleft().result()
+                yield self._wait(ahead)
             ahead.append(self._pool.submit(self._at_desk, one, piece))
         while ahead:
-            yield ahead.popleft().result()
+            yield self._wait(ahead)
+
+    def _wait(self, ahead: deque[Future[T]]) -> T:
+        return ahead.popleft().result()
 
     def _at_desk(self, one: Callable[[int, D], T], piece: int) -> T:
         desk = self._desks.get()
