@@ -111,6 +111,17 @@ class Chain:
         return seen
 
 
+class Standing(nn.Module):
+    """A chain that stands at given parameters, as a model to evaluate."""
+
+    def __init__(self, chain: Chain, parameters: Pieces) -> None:
+        super().__init__()
+        self.chain, self.pieces = chain, tuple(piece[None] for piece in parameters)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.chain.outputs(self.pieces, x[None])[0].contiguous()
+
+
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return ``x W^T + b`` of every client, ``[m, B, o]``."""
     if weight.shape[1] < min(NARROW, x.shape[1]):

@@ -21,9 +21,9 @@ def mixes_examples(module: nn.Module) -> bool:
     return any(isinstance(layer, _NormBase) for layer in module.modules())
 
 
-def block_rows(example: Tensor) -> int:
-    """Return how many examples like this one make a block."""
-    return max(64, min(8192, BLOCK // max(1, example[0].numel())))
+def block_rows(x: Tensor, numbers: int = BLOCK) -> int:
+    """Return how many of these examples make a block of so many input numbers."""
+    return max(64, min(8192, numbers // max(1, x[0].numel())))
 
 
 def blocks(x: Tensor) -> list[slice]:

@@ -16,7 +16,7 @@ from fedparity.core.client import Down, Named, Up
 from fedparity.core.crew import Crew, cores
 from fedparity.data import Split
 from fedparity.engines.blame import blame
-from fedparity.engines.chain import Chain
+from fedparity.engines.chain import Chain, Standing
 from fedparity.engines.evaluation import Values, block_rows, losses_block
 from fedparity.engines.full import FullBatches, reads_in_place
 from fedparity.engines.judging import judged
@@ -27,6 +27,9 @@ from fedparity.errors import ClientError, InputError
 T = TypeVar("T")
 FLOATS = 1 << 25
 """Numbers a chunk may hold at once (parameters, gradients and inputs of its clients)."""
+
+SHARE = 1 << 19
+"""Input numbers of a block of the loss pass: a cohort has little, and every worker wants some."""
 
 WORTH = 1_000_000
 """Parameters times examples of a step from which a stack is worth a thread of its own."""
@@ -127,7 +130,8 @@ class VmapEngine(Engine):
     def _pooled(self, down: Down, clients: Ids, split: str, judge: bool = False) -> Tensor:
         data: Split = getattr(self.setup.federation, split)
         rows, owner = rows_of_clients(data, clients)
-        work = torch.split(rows, block_rows(data.x)) if len(rows) else ()
+        work = torch.split(rows, block_rows(data.x, SHARE)) if len(rows) else ()
+        judge = judge and bool(self.setup.algorithm.having("judge"))
 
         def one(block: int, module: nn.Module) -> Tensor:
             inputs, target = (examples(v, work[block]) for v in (data.x, data.y))
@@ -144,6 +148,9 @@ class VmapEngine(Engine):
     def at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
     ) -> list[T]:
+        if self.chain is not None:
+            model = Standing(self.chain, tuple(self.setup.layout.views(x)))
+            return self.crew.run(count, lambda piece, _: one(piece, model))
         return self.crew.run(
             count,
             lambda piece, setup: one(piece, setup.layout.write(setup.module, x, buffers)),
