@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -14,14 +15,16 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from typing_extensions import Self
 
+from fedparity.core.crew import Crew, cores
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
 from fedparity.core.seeds import generator
 
 Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_]
-COLUMNS = 1 << 12
-"""Columns of the updates converted to float64 at once: they stay in cache, and no second matrix
-is held."""
+Ids = npt.NDArray[np.int64]
+BLOCK = 1 << 18
+"""Numbers of the updates converted to float64 at once: they stay in cache, and no second matrix is
+held."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -141,44 +144,48 @@ class FedFV(Part):
     def _internal(self, gram: Tensor, losses: Tensor, ctx: Context) -> Tensor:
         """Return the projected updates as rows of coefficients on the original ones."""
         m = len(gram)
-        ascending = torch.sort(losses, stable=True).indices
-        projected = torch.ones(m, dtype=torch.bool)
+        ascending = np.argsort(losses.numpy(), kind="stable")
+        projected = np.ones(m, dtype=np.bool_)
         projected[ascending[m - self.kept(m) :]] = False
         targets = ascending
         if self.order == "reverse":
-            targets = ascending.flip(0)
+            targets = ascending[::-1]
         elif self.order == "random":
-            shuffle = generator(ctx.seed, "fedfv", ctx.round).permutation(m)
-            targets = torch.from_numpy(np.asarray(shuffle))
-        return torch.from_numpy(project(gram.numpy(), targets.tolist(), projected.numpy()))
+            targets = generator(ctx.seed, "fedfv", ctx.round).permutation(m)
+        return torch.from_numpy(project(gram.numpy(), targets, projected))
 
     def _external(self, g: Tensor, updates: Tensor, s: Tensors, ctx: Context) -> Tensor:
         """Project the average off the conflicting updates of each past round, oldest first."""
         for who, past in self._past(updates, s, ctx):
             if not bool(who.any()):
                 continue
-            conflicts = who & (inner_products(past, g) < 0)
+            products = inner_products(past, g)
+            conflicts = who & (products < 0)
+            if not bool(conflicts.any()):
+                continue
             (total,) = mixtures(conflicts.double()[None], past)
-            product = g @ total
-            if float(product) < 0:
-                g = g - product / (total @ total) * total
+            g.sub_(total, alpha=float(products[conflicts].sum() / (total @ total)))
         return g
 
     def _past(self, updates: Tensor, s: Tensors, ctx: Context) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield each past round's updates, and which are of clients who did not come back since."""
-        t = ctx.round - 1
+        t, when = ctx.round - 1, s["when"].tolist()
         offsets = range(self.tau, 0, -1) if self.window == "paper" else range(self.tau - 1, -1, -1)
         for offset in offsets:
             if offset == 0:
                 yield torch.ones(len(updates), dtype=torch.bool), updates
                 continue
             slot = (t - offset) % self.tau
-            if int(s["when"][slot]) != t - offset:
+            if when[slot] != t - offset:
                 continue
-            who = s["who"][slot]
-            between = [i for i in range(1, offset) if int(s["when"][(t - i) % self.tau]) == t - i]
-            later = torch.cat([ctx.clients, *(s["who"][(t - i) % self.tau] for i in between)])
-            yield (who >= 0) & ~torch.isin(who, later), s[_slot(slot)]
+            between = [(t - i) % self.tau for i in range(1, offset)]
+            back = torch.zeros(ctx.population + 1, dtype=torch.bool)
+            back[-1] = True  # a row without a client
+            back[ctx.clients] = True
+            for i, later in enumerate(between, 1):
+                if when[later] == t - i:
+                    back[s["who"][later]] = True
+            yield ~back[s["who"][slot]], s[_slot(slot)]
 
     def _remember(self, updates: Tensor, s: Tensors, ctx: Context) -> Tensors:
         if self.tau == 0:
@@ -197,42 +204,66 @@ def _slot(place: int) -> str:
     return f"updates{place}"
 
 
-def project(gram: Matrix, targets: list[int], projected: Rows) -> Matrix:
-    """Return what is left of the projected rows after each target's turn, as coefficients."""
-    columns, moving = np.eye(len(gram)), projected.astype(np.float64)
-    for j in targets:
-        if gram[j, j] == 0:
-            continue
-        conflicts = np.minimum(gram[j] @ columns, 0.0) * moving
-        conflicts[j] = 0.0
-        columns[j] -= conflicts / gram[j, j]
-    return columns.T
+def project(gram: Matrix, targets: Ids, projected: Rows) -> Matrix:
+    """Return what is left of the projected rows after each target's turn, as coefficients.
+
+    A target's own coefficients change at its turn alone: from a unit vector to the multiples of
+    it that the others give up, with which it stays in no conflict itself.
+    """
+    moving = np.flatnonzero(projected)
+    columns = np.zeros((len(gram), len(moving)))
+    columns[moving, np.arange(len(moving))] = 1.0
+    place = np.where(projected, np.cumsum(projected) - 1, -1)
+    order = targets[gram.diagonal()[targets] > 0]
+    against = gram[order] / -gram.diagonal()[order, None]
+    conflicts = np.empty(len(moving))
+    for j, own, row in zip(order.tolist(), place[order].tolist(), against, strict=True):
+        row.dot(columns, conflicts)
+        np.maximum(conflicts, 0.0, out=columns[j])
+        if own >= 0:
+            columns[j, own] = 1.0
+    found = np.eye(len(gram))
+    found[moving] = columns.T
+    return found
 
 
 def gram_matrix(updates: Tensor) -> Tensor:
     """Return the inner products of all pairs of rows, in float64."""
-    total = torch.zeros(len(updates), len(updates), dtype=torch.float64)
-    for columns in torch.split(updates, COLUMNS, dim=1):
-        wide = columns.double()
-        total += wide @ wide.T
-    return total
+    return _summed(updates, lambda wide, _: wide @ wide.T)
+
+
+def inner_products(updates: Tensor, g: Tensor) -> Tensor:
+    """Return the inner product of every row with ``g``, in float64."""
+    return _summed(updates, lambda wide, columns: wide @ g[columns])
 
 
 def mixtures(coefficients: Tensor, updates: Tensor) -> Tensor:
     """Return combinations of the rows, one a row of coefficients, in float64."""
     found = torch.empty(len(coefficients), updates.shape[1], dtype=torch.float64)
-    for columns, part in zip(
-        torch.split(updates, COLUMNS, dim=1), torch.split(found, COLUMNS, dim=1), strict=True
-    ):
-        torch.mm(coefficients, columns.double(), out=part)
+    for _ in _wide(updates, lambda wide, c: torch.mm(coefficients, wide, out=found[:, c])):
+        pass
     return found
 
 
-def inner_products(updates: Tensor, g: Tensor) -> Tensor:
-    """Return the inner product of every row with ``g``, in float64."""
-    total = torch.zeros(len(updates), dtype=torch.float64)
-    for columns, part in zip(
-        torch.split(updates, COLUMNS, dim=1), torch.split(g, COLUMNS), strict=True
-    ):
-        total += columns.double() @ part
-    return total
+def _summed(updates: Tensor, term: Callable[[Tensor, slice], Tensor]) -> Tensor:
+    """Add up a term of every block of columns."""
+    return functools.reduce(Tensor.add_, _wide(updates, term))
+
+
+def _wide(updates: Tensor, one: Callable[[Tensor, slice], Tensor]) -> Iterator[Tensor]:
+    """Go through the updates in float64, a block of columns at a time, on all cores."""
+    width = max(1, BLOCK // len(updates))
+    blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
+
+    def converted(piece: int, room: Tensor) -> Tensor:
+        narrow = updates[:, blocks[piece]]
+        wide = room.resize_(narrow.shape).copy_(narrow)
+        return one(wide, blocks[piece])
+
+    return _rooms().stream(len(blocks), converted)
+
+
+@functools.cache
+def _rooms() -> Crew[Tensor]:
+    """Return a worker a core, each with room for a block: fresh memory costs more than to fill."""
+    return Crew([torch.empty(BLOCK, dtype=torch.float64) for _ in range(cores())])
