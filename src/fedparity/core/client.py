@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -85,6 +86,9 @@ class Lane(Protocol):
     def stand(self) -> Tensor:
         """Return where the lane stands after plain steps."""
 
+    def update(self, anchor: Tensor) -> Tensor:
+        """Return how far plain steps have led from ``anchor``, where they began."""
+
     def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
         """Return the batch gradient and that of the ``second`` hook (empty if there is none)."""
 
@@ -153,45 +157,48 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     tree, anchor = _begin(lane, down, buffers, state, algorithm.train_reads)
     lane.begin(anchor, buffers)
     steps = lane.longest if algorithm.trains else 0
+    end: Callable[[], Tensor]
     if solver.plain and all(part.scales for part in algorithm.having("grad")):
-        y, first = _plain_steps(lane, steps, tree, down, anchor)
+        first = _plain_steps(lane, steps, tree, down, anchor)
+        delta, end = lane.update(anchor), lane.stand
     else:
         y, first = _steps(lane, steps, tree, down, anchor)
+        delta, end = y - anchor, lambda: y
     ended = lane.end()
 
-    delta = y - anchor
     if not algorithm.having("finish"):
         return Up({}, delta, ended, state)
     facts = dict(tree["facts"])
     if "first" in algorithm.train_reads:
         facts["first"] = first
     if "end_loss" in algorithm.train_reads:
-        facts["end_loss"] = lane.end_loss(y, ended)
+        facts["end_loss"] = lane.end_loss(end(), ended)
     tree = {**tree, "facts": facts}
-    finish = _lifted(lane, "finish", lambda tree, delta, y: _finish(lane, tree, down, delta, y))
-    delta, reports, states = finish(tree, delta, y)
+    if _stacked(lane, "finish"):
+        delta, reports, states = _finish(lane, tree, down, delta, after=end)
+    else:
+        lifted = lane.lift(lambda tree, delta, y: _finish(lane, tree, down, delta, end=y))
+        delta, reports, states = lifted(tree, delta, end())
     return Up(reports, delta, ended, states)
 
 
-def _lifted(lane: Lane, hook: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of one client's tensors for the lane, as it is if its hooks allow."""
+def _stacked(lane: Lane, hook: str) -> bool:
+    """Tell whether all parts' lines of a hook hold for a stack as they stand."""
     parts = lane.algorithm.having("grad" if hook == "factor" else hook)
-    hooks = (getattr(type(part), hook) for part in parts)
-    return function if all(hasattr(h, "stacked") for h in hooks) else lane.lift(function)
+    return all(hasattr(getattr(type(part), hook), "stacked") for part in parts)
 
 
-def _plain_steps(
-    lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Take steps ``y - lr * g``, in place; return the last ``y`` and the first."""
+def _plain_steps(lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor) -> Tensor:
+    """Take steps ``y - lr * g``, in place; return the first ``y``."""
     first, factor = anchor, None
     if lane.algorithm.having("grad"):
-        factor = _lifted(lane, "factor", lambda tree: _factor(lane, tree, down))(tree)
+        found = partial(_factor, lane, down)
+        factor = (found if _stacked(lane, "factor") else lane.lift(found))(tree)
     for step in range(steps):
         lane.descend(step, tree, down, factor)
         if step == 0 and "first" in lane.algorithm.train_reads:
             first = lane.stand()
-    return (lane.stand() if steps else anchor), first
+    return first
 
 
 def _steps(lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor) -> tuple[Tensor, Tensor]:
@@ -256,7 +263,7 @@ def _start(lane: Lane, tree: Tree, down: Down, y: Tensor) -> Tensor:
     return y
 
 
-def _factor(lane: Lane, tree: Tree, down: Down) -> Tensor:
+def _factor(lane: Lane, down: Down, tree: Tree) -> Tensor:
     """Return the product of what parts multiply every gradient of the round by."""
     found: Tensor = tree["n"].new_ones(())
     for part, c in views(lane, "grad", tree, down):
@@ -273,11 +280,11 @@ def _grad(
 
 
 def _finish(
-    lane: Lane, tree: Tree, down: Down, delta: Tensor, y: Tensor
+    lane: Lane, tree: Tree, down: Down, delta: Tensor, **end: object
 ) -> tuple[Tensor, Named, Named]:
     reports: Named = {}
     states: Named = {part: dict(tensors) for part, tensors in tree["state"].items()}
-    for part, c in views(lane, "finish", tree, down, end=y):
+    for part, c in views(lane, "finish", tree, down, **end):
         done = part.finish(delta, c)
         delta = done.delta
         if done.report:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar, Literal, TypeVar
 
 import torch
@@ -162,7 +163,6 @@ class Client:
     """
 
     anchor: Tensor
-    end: Tensor
     n: Tensor
     steps: Tensor
     down: Tensors
@@ -185,7 +185,13 @@ class Client:
         self.step = -1
         self.__dict__.update(known)
 
+    @cached_property
+    def end(self) -> Tensor:
+        after: Callable[[], Tensor] = self.after  # type: ignore[assignment]
+        return after()
+
     def __getattr__(self, name: str) -> Tensor:
+        name = "end" if name == "after" else name
         raise FedparityError(
             f"c.{name} is not known here: list it in `reads`, or use it in its hook"
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from fedparity import spec
 from fedparity.data import cifar
@@ -52,7 +53,9 @@ def moments(x: Bytes) -> tuple[Channels, Channels]:
     level = np.arange(256) / 255
     means, deviations = [], []
     for channel in range(x.shape[1]):
-        count = np.bincount(x[:, channel].ravel(), minlength=256)
+        # torch counts bytes as they are, numpy would make integers of eight bytes of them first.
+        bytes_ = torch.from_numpy(np.ascontiguousarray(x[:, channel]).ravel())
+        count = torch.bincount(bytes_, minlength=256).numpy()
         mean = (count * level).sum() / count.sum()
         deviation = np.sqrt((count * (level - mean) ** 2).sum() / count.sum())
         means.append(mean)

@@ -53,9 +53,10 @@ class FullBatches(Stack):
         clients: Ids,
         facts: dict[str, Tensor] | None,
         chain: Chain,
+        room: Tensor | None,
         crew: Crew[Setup],
     ) -> None:
-        super().__init__(setup, down, clients, facts, chain)
+        super().__init__(setup, down, clients, facts, chain, room)
         self.crew = crew
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:

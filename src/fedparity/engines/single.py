@@ -106,6 +106,9 @@ class OneClient(Lane):
     def stand(self) -> Tensor:
         return self.desk.read()
 
+    def update(self, anchor: Tensor) -> Tensor:
+        return self.stand() - anchor
+
     def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
         self.desk.place(y)
         pieces, second = self._pieces(step, tree, down)

@@ -52,7 +52,10 @@ class Stack(Lane):
         clients: Ids,
         facts: dict[str, Tensor] | None = None,
         chain: Chain | None = None,
+        room: Tensor | None = None,
     ) -> None:
+        """Make the lane of these clients; their updates go to ``room [m, d]``, if there is one."""
+        self.room = room
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.clients, self._facts, self.chain = setup, clients, facts, chain
         self.data = setup.federation.train
@@ -102,6 +105,14 @@ class Stack(Lane):
 
     def stand(self) -> Tensor:
         return self.layout.join(self._slots, torch.Size([len(self.clients)])).detach()
+
+    @torch.no_grad()
+    def update(self, anchor: Tensor) -> Tensor:
+        found = self.room if self.room is not None else torch.empty_like(anchor)
+        parts = (self._slots, self.layout.views(anchor), self.layout.views(found))
+        for slot, before, out in zip(*parts, strict=True):
+            torch.sub(slot, before, out=out)
+        return found
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
         if self.chain is not None:

@@ -61,9 +61,12 @@ class VmapEngine(Engine):
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         facts = self._facts(down, clients, buffers)
         chunks = self._chunks(clients)
+        deltas = down.x.new_empty(len(clients), len(down.x) if down.phase == "train" else 0)
+        rooms = torch.split(deltas, [len(rows) for rows in chunks])
 
         def one(chunk: int, setup: Setup) -> Up:
-            return self._chunk(setup, down, clients, chunks[chunk], buffers, states, facts)
+            rows, room = chunks[chunk], rooms[chunk]
+            return self._chunk(setup, down, clients, rows, room, buffers, states, facts)
 
         try:
             if self.in_place:  # all workers are on one chunk
@@ -78,10 +81,17 @@ class VmapEngine(Engine):
         reports = in_order([up.reports for up in done], back)
         if down.phase == "probe":
             return Up(reports)
-        own = in_order(
-            [{"up": {"d": _some(up.deltas), "b": _some(up.buffers)}} for up in done], back
-        )["up"]
-        return Up(reports, own["d"], own["b"], in_order([up.states for up in done], back))
+        for up, room in zip(done, rooms, strict=True):
+            if up.deltas is not None and up.deltas is not room:
+                room.copy_(up.deltas)
+        ended = [{"up": {"b": _some(up.buffers)}} for up in done]
+        still = bool((back[1:] > back[:-1]).all())
+        return Up(
+            reports,
+            deltas if still else deltas[back],
+            in_order(ended, back)["up"]["b"],
+            in_order([up.states for up in done], back),
+        )
 
     def _chunk(
         self,
@@ -89,6 +99,7 @@ class VmapEngine(Engine):
         down: Down,
         clients: Ids,
         rows: Ids,
+        room: Tensor,
         buffers: Tensor,
         states: Named,
         facts: dict[str, Tensor] | None,
@@ -97,18 +108,23 @@ class VmapEngine(Engine):
         each = {part: {k: v[these] for k, v in sent.items()} for part, sent in down.each.items()}
         own = Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
         known = None if facts is None else {key: value[these] for key, value in facts.items()}
-        lane = self._lane(setup, own, clients[rows], known)
+        lane = self._lane(setup, own, clients[rows], known, room)
         mine = buffers[these] if buffers.dim() == 2 else buffers
         if down.phase == "probe":
             return client_side.probe(lane, own, mine, rows_of(states, these))
         return client_side.train(lane, own, mine, rows_of(states, these))
 
     def _lane(
-        self, setup: Setup, down: Down, clients: Ids, facts: dict[str, Tensor] | None = None
+        self,
+        setup: Setup,
+        down: Down,
+        clients: Ids,
+        facts: dict[str, Tensor] | None = None,
+        room: Tensor | None = None,
     ) -> Stack:
         if self.in_place and self.chain is not None:
-            return FullBatches(setup, down, clients, facts, self.chain, self.crew)
-        return Stack(setup, down, clients, facts, self.chain)
+            return FullBatches(setup, down, clients, facts, self.chain, room, self.crew)
+        return Stack(setup, down, clients, facts, self.chain, room)
 
     def _facts(self, down: Down, clients: Ids, buffers: Tensor) -> dict[str, Tensor] | None:
         """Measure losses in one pass over pooled examples, if all start from the same model."""
