@@ -157,7 +157,9 @@ class Algorithm:
         replies = ask(replace(down, phase="train", shared=shared, each=each), cohort)
         if not len(replies.clients):
             return server, None
-        ctx = replace(ctx_for(ctx, replies.clients), steps=replies.steps)
+        if not torch.equal(replies.clients, cohort):
+            ctx = ctx_for(ctx, replies.clients)
+        ctx = replace(ctx, steps=replies.steps)
 
         weights = ctx.prior
         for part in self.having("weigh"):

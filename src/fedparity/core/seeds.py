@@ -38,6 +38,13 @@ def _mix(z: Keys) -> Keys:
     return z
 
 
+def _mix_int(z: int) -> int:
+    """Return one key mixed, without the cost of arrays."""
+    z = (z ^ z >> 30) * MIX_1 & WORD
+    z = (z ^ z >> 27) * MIX_2 & WORD
+    return z ^ z >> 31
+
+
 @lru_cache(maxsize=256)
 def _word(purpose: str) -> int:
     return int.from_bytes(hashlib.blake2b(purpose.encode(), digest_size=8).digest(), "little")
@@ -45,11 +52,11 @@ def _word(purpose: str) -> int:
 
 def seeds_for(run: int, purpose: str, round: int, clients: npt.ArrayLike) -> Keys:
     """Return one 64-bit seed a client, independent of which other clients are asked for."""
-    key = np.asarray([run & WORD], dtype=np.uint64)
+    key = run & WORD
     for part in (_word(purpose), round):
-        key = _mix(key + np.uint64(GAMMA) + np.asarray([part & WORD], dtype=np.uint64))
+        key = _mix_int(key + GAMMA + (part & WORD) & WORD)
     ids = np.asarray(clients, dtype=np.int64).astype(np.uint64)
-    return _mix(_mix(key + ids * np.uint64(GAMMA)) + np.uint64(GAMMA))
+    return _mix(_mix(np.uint64(key) + ids * np.uint64(GAMMA)) + np.uint64(GAMMA))
 
 
 def seed_for(run: int, purpose: str, round: int = 0, client: int = 0) -> int:
@@ -80,9 +87,9 @@ def permutations(
     low = np.uint64((1 << bits) - 1)
     keys &= ~low
     keys |= np.arange(n, dtype=np.uint64)
-    if first is not None and first < n:
+    if first is not None and 2 * first < n:
         keys = np.partition(keys, first - 1, axis=-1)[..., :first]
-    keys = np.sort(keys, axis=-1)
+    keys = np.sort(keys, axis=-1)[..., :first]
     keys &= low
     return keys.view(np.int64)
 

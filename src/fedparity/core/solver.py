@@ -111,19 +111,19 @@ class Solver:
         width = int(min(self.batch, n.max()))
         shape = (len(n), int(lengths.max()), width)
         index, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
-        for size in np.unique(n):
-            rows = np.flatnonzero(n == size)
-            steps = int(lengths[rows[0]])
+        alike = bool((n == n[0]).all())
+        for size in n[:1] if alike else np.unique(n):
+            rows = slice(None) if alike else np.flatnonzero(n == size)
+            steps = int(lengths[rows][0])
             per_epoch = math.ceil(size / self.batch)
             step = np.arange(steps)
             place = (step % per_epoch)[:, None] * self.batch + np.arange(width)
-            inside = place < size
             epochs = int(step[-1]) // per_epoch + 1
             used = min(size, steps * self.batch) if epochs == 1 else size
             orders = permutations(seeds[rows], epochs, int(size), int(used))
-            chosen = orders[:, (step // per_epoch)[:, None], np.minimum(place, used - 1)]
-            index[rows, :steps] = chosen
-            mask[rows, :steps] = inside
+            flat = (step // per_epoch)[:, None] * used + np.minimum(place, used - 1)
+            index[rows, :steps] = orders.reshape(len(orders), -1).take(flat, axis=1)
+            mask[rows, :steps] = place < size
         return BatchPlan(index, mask)
 
     def slots(self, y: Tensor) -> Slots:

@@ -56,7 +56,7 @@ class Chain:
     @torch.no_grad()
     def outputs(self, parameters: Pieces, x: Tensor) -> Tensor:
         """Return the outputs ``[m, B, o]`` of every client at its own parameters."""
-        return self._forward(parameters, x)[-1]
+        return self._through(parameters, x)[-1]
 
     @torch.no_grad()
     def gradient(self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor) -> Pieces:
@@ -98,6 +98,10 @@ class Chain:
                 g = BACKWARD[type(layer)](g, seen[depth + 1])
 
     def _forward(self, parameters: Pieces, x: Tensor) -> list[Tensor]:
+        """Return what a step's backward pass needs; a name of its own to be watched by."""
+        return self._through(parameters, x)
+
+    def _through(self, parameters: Pieces, x: Tensor) -> list[Tensor]:
         """Return what every layer reads, and what the last one gives."""
         seen, place = [x], 0
         for layer in self.layers:

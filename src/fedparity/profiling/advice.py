@@ -19,9 +19,12 @@ ARITHMETIC = (
     places.BACKWARD,
     places.FUSED,
     places.STEP,
+    places.UPDATE,
+    places.LOSSES,
     places.SERVER,
     EVALUATION,
 )
+"""Phases that compute: the rest of a round moves data, plans and keeps books."""
 
 
 def advice(experiment: Experiment, shares: Mapping[str, float]) -> list[str]:

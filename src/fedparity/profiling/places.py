@@ -29,7 +29,9 @@ BACKWARD = "backward pass"
 STEP = "optimiser step"
 FUSED = "backward pass with its step"
 """Where products are added to the parameters directly, the two cannot be told apart."""
+UPDATE = "updates of the clients"
 LOSSES = "loss pass that parts ask for"
+COPYING = "copying the model to clients"
 CLIENT = "client, the rest"
 STATE = "state that clients keep"
 EXCHANGE = "exchange, the rest"
@@ -62,6 +64,8 @@ LANE = {
     "batch": GATHERING,
     "gradient": FORWARD,
     "descend": FORWARD,
+    "begin": COPYING,
+    "update": UPDATE,
     "facts": LOSSES,
     "end_loss": LOSSES,
 }
