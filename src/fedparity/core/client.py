@@ -49,6 +49,8 @@ class Up:
     deltas: Tensor | None = None
     buffers: Tensor | None = None
     states: Named = field(default_factory=dict)
+    sums: Tensor | None = None
+    """The sum of each update, where workers have made it already."""
 
 
 class Lane(Protocol):

@@ -60,7 +60,8 @@ class Simulation(Door):
         if "buffers" in self.store.fresh:
             states["buffers"] = {"b": up.buffers}
             sent = up.buffers[:, :0]
-        finite = up.deltas.sum(1).isfinite()  # far cheaper than to look at every number
+        # Sums are far cheaper than to look at every number.
+        finite = (up.deltas.sum(1) if up.sums is None else up.sums).isfinite()
         if not bool(finite.all()):
             finite = up.deltas.isfinite().all(1)
         for value in (v for report in up.reports.values() for v in report.values()):

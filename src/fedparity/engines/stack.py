@@ -23,6 +23,7 @@ from fedparity.core.client import Down, Lane, Tree
 from fedparity.core.crew import Crew
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
+from fedparity.core.solver import BatchPlan
 from fedparity.data import Split
 from fedparity.engines.chain import Chain
 from fedparity.engines.evaluation import block_rows
@@ -72,19 +73,24 @@ class Stack(Lane):
         plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
         if plan is None:
             self._full_batch = True
-            partial = bool((sizes != sizes[0]).any())
         else:
             rows = plan.index + self.data.offsets[clients][:, None, None]
             self._rows = torch.from_numpy(rows.swapaxes(0, 1).reshape(self.longest, -1))
             self._mask = None if plan.mask.all() else torch.from_numpy(plan.mask)
             self._even = weights_of(rows[:, 0].shape, None, self.data.x.dtype)
-            # A client that has finished its steps has an empty row, and keeps its buffers.
-            partial = bool((plan.mask.any(-1) & ~plan.mask.all(-1)).any())
-        if self.layout.buffers and partial:
+        if self.layout.buffers and self._partial(sizes, plan):
             raise InputError(
                 "engine 'vmap' cannot pad batches of a model with BatchNorm statistics: "
                 "use engine 'loop', or a batch that divides every client's examples"
             )
+
+    @staticmethod
+    def _partial(sizes: Ids, plan: BatchPlan | None) -> bool:
+        """Tell whether some batch would be padded."""
+        if plan is None:
+            return bool((sizes != sizes[0]).any())
+        # A client that has finished its steps has an empty row, and keeps its buffers.
+        return bool((plan.mask.any(-1) & ~plan.mask.all(-1)).any())
 
     def spread(self, x: Tensor) -> Tensor:
         return x.expand(len(self.clients), -1)

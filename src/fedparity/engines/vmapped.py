@@ -62,11 +62,18 @@ class VmapEngine(Engine):
         facts = self._facts(down, clients, buffers)
         chunks = self._chunks(clients)
         deltas = down.x.new_empty(len(clients), len(down.x) if down.phase == "train" else 0)
-        rooms = torch.split(deltas, [len(rows) for rows in chunks])
+        sums = deltas.new_empty(len(clients))
+        widths = [len(rows) for rows in chunks]
+        rooms, totals = torch.split(deltas, widths), torch.split(sums, widths)
 
         def one(chunk: int, setup: Setup) -> Up:
             rows, room = chunks[chunk], rooms[chunk]
-            return self._chunk(setup, down, clients, rows, room, buffers, states, facts)
+            up = self._chunk(setup, down, clients, rows, room, buffers, states, facts)
+            if up.deltas is not None:
+                torch.sum(up.deltas, 1, out=totals[chunk])
+                if up.deltas is not room:
+                    room.copy_(up.deltas)
+            return up
 
         try:
             if self.in_place:  # all workers are on one chunk
@@ -77,21 +84,15 @@ class VmapEngine(Engine):
             raise
         except Exception as error:
             raise blame(error, down, "a stack of clients (engine 'loop' names one)") from error
-        back = torch.from_numpy(np.argsort(np.concatenate(chunks)))
+        order = np.concatenate(chunks)
+        back = None if (order[1:] > order[:-1]).all() else torch.from_numpy(np.argsort(order))
         reports = in_order([up.reports for up in done], back)
         if down.phase == "probe":
             return Up(reports)
-        for up, room in zip(done, rooms, strict=True):
-            if up.deltas is not None and up.deltas is not room:
-                room.copy_(up.deltas)
-        ended = [{"up": {"b": _some(up.buffers)}} for up in done]
-        still = bool((back[1:] > back[:-1]).all())
-        return Up(
-            reports,
-            deltas if still else deltas[back],
-            in_order(ended, back)["up"]["b"],
-            in_order([up.states for up in done], back),
-        )
+        sent = {"d": deltas, "s": sums, "b": torch.cat([_some(up.buffers) for up in done])}
+        own = in_order([{"up": sent}], back)["up"]
+        kept = in_order([up.states for up in done], back)
+        return Up(reports, own["d"], own["b"], kept, own["s"])
 
     def _chunk(
         self,
@@ -204,13 +205,10 @@ def _batch(setup: Setup) -> int:
     return setup.solver.batch or int(setup.federation.train.sizes.max())
 
 
-def in_order(trees: list[Named], back: Tensor) -> Named:
-    """Return the rows of all chunks in the order of the cohort, copied only if they must be."""
-    still = bool((back[1:] > back[:-1]).all())
-    if len(trees) == 1:
-        return trees[0] if still else rows_of(trees[0], back)
-    joined = join(trees, stack=False)
-    return joined if still else rows_of(joined, back)
+def in_order(trees: list[Named], back: Tensor | None) -> Named:
+    """Return the rows of all chunks, joined, in the order of the cohort."""
+    found = trees[0] if len(trees) == 1 else join(trees, stack=False)
+    return found if back is None else rows_of(found, back)
 
 
 def _some(tensor: Tensor | None) -> Tensor:
