@@ -39,15 +39,20 @@ class Contestant:
 
 
 def medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]:
-    """Return the median milliseconds of every contestant; they alternate, warmed up once."""
+    """Return the median milliseconds of every contestant."""
+    return {n: statistics.median(times) for n, times in turns(contestants, repeats).items()}
+
+
+def turns(contestants: Sequence[Contestant], repeats: int) -> dict[str, list[float]]:
+    """Return the milliseconds of every contestant's turns; they alternate, warmed up once."""
     before = torch.get_num_threads()
     try:
-        return _medians(contestants, repeats)
+        return _turns(contestants, repeats)
     finally:
         torch.set_num_threads(before)
 
 
-def _medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]:
+def _turns(contestants: Sequence[Contestant], repeats: int) -> dict[str, list[float]]:
     calls = {}
     for each in contestants:
         first = each.turn(1)
@@ -57,7 +62,7 @@ def _medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float
     for _ in range(repeats):
         for each in contestants:
             times[each.name].append(each.turn(calls[each.name]))
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def federation(workload: Workload) -> fp.Federation:

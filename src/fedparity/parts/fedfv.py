@@ -22,7 +22,7 @@ from fedparity.core.seeds import generator
 Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int64]
-BLOCK = 1 << 18
+BLOCK = 1 << 19
 """Numbers of the updates converted to float64 at once: they stay in cache, and no second matrix is
 held."""
 
@@ -128,7 +128,7 @@ class FedFV(Part):
         weights = (w if self.mean == "given" else ctx.uniform).double()
         gram = gram_matrix(deltas)
         coefficients = self._internal(gram, up["loss"], ctx)
-        direction, plain = mixtures(torch.stack([weights @ coefficients, weights]), deltas)
+        direction = mixture(weights @ coefficients, deltas)
 
         t = ctx.round - 1
         if self.tau and t >= self.tau:
@@ -138,8 +138,8 @@ class FedFV(Part):
         rounding = 16 * torch.finfo(deltas.dtype).eps * (weights @ gram.diagonal().sqrt())
         if float(length) <= float(rounding):
             return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
-        direction *= plain.norm() / length
-        return direction.to(deltas.dtype), self._remember(deltas, s, ctx)
+        plain = (weights @ gram @ weights).clamp_min(0).sqrt()
+        return (direction * (plain / length)).to(deltas.dtype), self._remember(deltas, s, ctx)
 
     def _internal(self, gram: Tensor, losses: Tensor, ctx: Context) -> Tensor:
         """Return the projected updates as rows of coefficients on the original ones."""
@@ -163,7 +163,7 @@ class FedFV(Part):
             conflicts = who & (products < 0)
             if not bool(conflicts.any()):
                 continue
-            (total,) = mixtures(conflicts.double()[None], past)
+            total = mixture(conflicts.double(), past)
             g.sub_(total, alpha=float(products[conflicts].sum() / (total @ total)))
         return g
 
@@ -237,12 +237,9 @@ def inner_products(updates: Tensor, g: Tensor) -> Tensor:
     return _summed(updates, lambda wide, columns: wide @ g[columns])
 
 
-def mixtures(coefficients: Tensor, updates: Tensor) -> Tensor:
-    """Return combinations of the rows, one a row of coefficients, in float64."""
-    found = torch.empty(len(coefficients), updates.shape[1], dtype=torch.float64)
-    for _ in _wide(updates, lambda wide, c: torch.mm(coefficients, wide, out=found[:, c])):
-        pass
-    return found
+def mixture(coefficients: Tensor, updates: Tensor) -> Tensor:
+    """Return the combination of the rows with these coefficients, in float64."""
+    return torch.cat(list(_wide(updates, lambda wide, _: coefficients @ wide)))
 
 
 def _summed(updates: Tensor, term: Callable[[Tensor, slice], Tensor]) -> Tensor:
