@@ -43,21 +43,28 @@ def medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]
     return {n: statistics.median(times) for n, times in turns(contestants, repeats).items()}
 
 
-def turns(contestants: Sequence[Contestant], repeats: int) -> dict[str, list[float]]:
-    """Return the milliseconds of every contestant's turns; they alternate, warmed up once."""
+def turns(
+    contestants: Sequence[Contestant], repeats: int, calls: int | None = None
+) -> dict[str, list[float]]:
+    """Return the milliseconds of every contestant's turns; they alternate, warmed up once.
+
+    A turn is of so many calls, or of as many as fill its time.
+    """
     before = torch.get_num_threads()
     try:
-        return _turns(contestants, repeats)
+        return _turns(contestants, repeats, calls)
     finally:
         torch.set_num_threads(before)
 
 
-def _turns(contestants: Sequence[Contestant], repeats: int) -> dict[str, list[float]]:
+def _turns(
+    contestants: Sequence[Contestant], repeats: int, wanted: int | None
+) -> dict[str, list[float]]:
     calls = {}
     for each in contestants:
         first = each.turn(1)
         once = each.turn(1) if first < 1000 else first
-        calls[each.name] = max(1, min(MOST_CALLS, round(1000 * TURN / once)))
+        calls[each.name] = wanted or max(1, min(MOST_CALLS, round(1000 * TURN / once)))
     times: dict[str, list[float]] = {each.name: [] for each in contestants}
     for _ in range(repeats):
         for each in contestants:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedparity.core.seeds import generator
 from fedparity.errors import InputError
-from fedparity.parts import FedFV
+from fedparity.parts import FedFV, fedfv
 from fedparity.parts.fedfv import gram_matrix
 from fedparity.recipes import algorithm
 
@@ -31,7 +31,8 @@ def step(part: FedFV, updates: Tensor, losses: tuple[float, ...], x: Tensor | No
 def projected(part: FedFV, updates: Tensor, losses: tuple[float, ...]) -> Tensor:
     script = Script([part], torch.zeros_like(updates[0]), n=[1] * len(updates))
     gram = gram_matrix(updates)
-    return part._internal(gram, torch.tensor(losses), script.context) @ updates
+    kept = part._internal(gram.numpy(), torch.tensor(losses), script.context)
+    return torch.from_numpy(kept) @ updates
 
 
 class Literal:
@@ -268,3 +269,15 @@ def test_uniform_mean_refuses_weights_that_it_would_ignore():
 def test_window_of_the_code_needs_a_round():
     with pytest.raises(InputError, match="tau >= 1"):
         algorithm("fedfv(window=code, tau=0)")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_blocks_of_columns_add_up_to_the_whole(monkeypatch, dtype):
+    monkeypatch.setattr(fedfv, "BLOCK", 20)  # four columns of five updates
+    draw = torch.Generator().manual_seed(0)
+    updates = torch.randn(5, 43, dtype=dtype, generator=draw)
+    mix, g = (torch.randn(n, dtype=torch.float64, generator=draw) for n in (5, 43))
+    wide = updates.double()
+    torch.testing.assert_close(fedfv.gram_matrix(updates), wide @ wide.T)
+    torch.testing.assert_close(fedfv.mixture(mix, updates), mix @ wide)
+    torch.testing.assert_close(fedfv.inner_products(updates, g), wide @ g)

@@ -125,23 +125,24 @@ class FedFV(Part):
     ) -> tuple[Tensor, Tensors]:
         # Everything below is odd in the updates, so the sign of G = -D is left to the end: D is
         # projected as it is, and kept as it is.
-        weights = (w if self.mean == "given" else ctx.uniform).double()
-        gram = gram_matrix(deltas)
-        coefficients = self._internal(gram, up["loss"], ctx)
-        direction = mixture(weights @ coefficients, deltas)
+        weights = (w if self.mean == "given" else ctx.uniform).double().numpy()
+        gram = gram_matrix(deltas).numpy()
+        coefficients = weights @ self._internal(gram, up["loss"], ctx)
+        direction = mixture(torch.from_numpy(coefficients), deltas)
 
         t = ctx.round - 1
         if self.tau and t >= self.tau:
             direction = self._external(direction, deltas, s, ctx)
-        length = direction.norm()
+        length = float(direction.norm())
         # What is left of updates that cancel is rounding: rescaling would make a step of it.
-        rounding = 16 * torch.finfo(deltas.dtype).eps * (weights @ gram.diagonal().sqrt())
-        if float(length) <= float(rounding):
+        rounding = 16 * torch.finfo(deltas.dtype).eps * float(weights @ np.sqrt(gram.diagonal()))
+        if length <= rounding:
             return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
-        plain = (weights @ gram @ weights).clamp_min(0).sqrt()
-        return (direction * (plain / length)).to(deltas.dtype), self._remember(deltas, s, ctx)
+        plain = math.sqrt(max(0.0, float(weights @ gram @ weights)))
+        scaled = torch.mul(direction, plain / length, out=torch.empty_like(deltas[0]))
+        return scaled, self._remember(deltas, s, ctx)
 
-    def _internal(self, gram: Tensor, losses: Tensor, ctx: Context) -> Tensor:
+    def _internal(self, gram: Matrix, losses: Tensor, ctx: Context) -> Matrix:
         """Return the projected updates as rows of coefficients on the original ones."""
         m = len(gram)
         ascending = np.argsort(losses.numpy(), kind="stable")
@@ -152,7 +153,7 @@ class FedFV(Part):
             targets = ascending[::-1]
         elif self.order == "random":
             targets = generator(ctx.seed, "fedfv", ctx.round).permutation(m)
-        return torch.from_numpy(project(gram.numpy(), targets, projected))
+        return project(gram, targets, projected)
 
     def _external(self, g: Tensor, updates: Tensor, s: Tensors, ctx: Context) -> Tensor:
         """Project the average off the conflicting updates of each past round, oldest first."""
@@ -169,7 +170,7 @@ class FedFV(Part):
 
     def _past(self, updates: Tensor, s: Tensors, ctx: Context) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield each past round's updates, and which are of clients who did not come back since."""
-        t, when = ctx.round - 1, s["when"].tolist()
+        t, when, who = ctx.round - 1, s["when"].tolist(), s["who"].numpy()
         offsets = range(self.tau, 0, -1) if self.window == "paper" else range(self.tau - 1, -1, -1)
         for offset in offsets:
             if offset == 0:
@@ -179,13 +180,13 @@ class FedFV(Part):
             if when[slot] != t - offset:
                 continue
             between = [(t - i) % self.tau for i in range(1, offset)]
-            back = torch.zeros(ctx.population + 1, dtype=torch.bool)
+            back = np.zeros(ctx.population + 1, dtype=np.bool_)
             back[-1] = True  # a row without a client
-            back[ctx.clients] = True
+            back[ctx.clients.numpy()] = True
             for i, later in enumerate(between, 1):
                 if when[later] == t - i:
-                    back[s["who"][later]] = True
-            yield ~back[s["who"][slot]], s[_slot(slot)]
+                    back[who[later]] = True
+            yield torch.from_numpy(~back[who[slot]]), s[_slot(slot)]
 
     def _remember(self, updates: Tensor, s: Tensors, ctx: Context) -> Tensors:
         if self.tau == 0:
@@ -207,8 +208,8 @@ def _slot(place: int) -> str:
 def project(gram: Matrix, targets: Ids, projected: Rows) -> Matrix:
     """Return what is left of the projected rows after each target's turn, as coefficients.
 
-    A target's own coefficients change at its turn alone: from a unit vector to the multiples of
-    it that the others give up, with which it stays in no conflict itself.
+    The coefficients on a target change at its turn alone: they become what each row in conflict
+    adds of it to be in conflict no more. A row has itself once, and is no target of its own.
     """
     moving = np.flatnonzero(projected)
     columns = np.zeros((len(gram), len(moving)))
@@ -239,7 +240,10 @@ def inner_products(updates: Tensor, g: Tensor) -> Tensor:
 
 def mixture(coefficients: Tensor, updates: Tensor) -> Tensor:
     """Return the combination of the rows with these coefficients, in float64."""
-    return torch.cat(list(_wide(updates, lambda wide, _: coefficients @ wide)))
+    found = torch.empty(updates.shape[1], dtype=torch.float64)
+    for _ in _wide(updates, lambda wide, c: torch.mv(wide.T, coefficients, out=found[c])):
+        pass
+    return found
 
 
 def _summed(updates: Tensor, term: Callable[[Tensor, slice], Tensor]) -> Tensor:
