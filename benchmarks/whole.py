@@ -66,6 +66,7 @@ def watched_run(folder: Path, rounds: int) -> None:
 def measure(rounds: int = ROUNDS) -> Section:
     """Run the command in a process and compare its phases with its whole time."""
     from fedparity.profiling.advice import ARITHMETIC
+    from fedparity.profiling.places import GATHERING
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -76,14 +77,16 @@ def measure(rounds: int = ROUNDS) -> Section:
         whole = time.perf_counter() - began
     seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     seconds["start-up, reading, reports and all else"] = whole - sum(seconds.values())
-    share = 100 * sum(seconds.get(phase, 0.0) for phase in ARITHMETIC) / whole
+    bare = 100 * sum(seconds.get(phase, 0.0) for phase in ARITHMETIC) / whole
+    share = bare + 100 * seconds.get(GATHERING, 0.0) / whole
     section = Section(
         "A whole run",
         f"`fedparity run` of the mlp workload on random images: {rounds} rounds, evaluation of all "
         f"clients on validation and test every {EVERY}, from the start of the process to its end "
-        f"({whole:.1f} s). Arithmetic is the time inside the forward and backward passes, "
-        "optimiser steps, the server's averaging and evaluations, as `fedparity profile` measures "
-        "them (the Python of these functions included; clients run side by side).",
+        f"({whole:.1f} s). Arithmetic is what the hand-written arithmetic of a round does too: it "
+        "gathers batches, computes forward and backward passes, steps, updates and their average; "
+        "and evaluations. Times are those of `fedparity profile` (the Python of these functions "
+        f"included; clients run side by side). Without gathering it is {bare:.1f} %.",
         ("phase", "seconds", "share"),
     )
     for phase, value in sorted(seconds.items(), key=lambda item: -item[1]):

@@ -31,7 +31,7 @@ def test_small_models_are_stacked(unlike):
         ({"model": Branching}, "cannot stack the model"),
         ({"model": Recurrent}, "cannot stack the model"),
         ({"model": wide}, "fills a core"),
-        ({"cohort": 1}, "one client a round"),
+        ({"model": smooth, "cohort": 1}, "one client a round"),
     ],
 )
 def test_what_cannot_or_should_not_be_stacked_takes_the_loop(unlike, more, reason):
@@ -105,6 +105,10 @@ def test_large_linear_layers_loop_where_most_rows_would_idle(unlike):
     )
     assert chosen(uneven, "mlp", epochs=1, batch=10) == "loop"
     assert chosen(uneven, "mlp", steps=2, batch=10) == "vmap"
+
+
+def test_one_client_a_round_is_stacked_where_its_products_are_written_out(unlike):
+    assert experiment(unlike, cohort=1).choice.name == "vmap"
 
 
 def test_large_full_batches_of_linear_layers_are_read_in_place():

@@ -36,10 +36,10 @@ def choose(setup: Setup, cohort: int) -> Choice:
     sizes = setup.federation.train.sizes
     if obstacle := unstackable(setup):
         return Choice("loop", obstacle)
-    if cohort < 2:
-        return Choice("loop", "one client a round")
     if reads_in_place(setup):
         return Choice("vmap", "full batches of linear layers are read block by block by all cores")
+    if cohort < 2 and Chain.of(setup) is None:
+        return Choice("loop", "one client a round")
     if fills_a_core(setup) and not _worth_stacking(setup):
         return Choice("loop", f"a step of {setup.layout.size:,} parameters fills a core by itself")
     if setup.solver.batch is None and uneven(sizes):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 WIDTH, HEIGHT = 720, 260
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 10, 34
+LEFT, RIGHT, TOP, BOTTOM = 48, 24, 10, 34
 COLOURS = ("#2563a8", "#c2572b", "#2f855a", "#7b4fa3", "#a3372f", "#6b7280", "#0f766e", "#9a6b00")
 """Told apart also by readers who confuse red and green; lines repeat them after eight."""
 
