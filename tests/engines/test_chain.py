@@ -144,3 +144,19 @@ def test_a_factor_does_what_the_gradient_hook_does(engine):
         torch.cat([p.detach().flatten() for p in result.model().parameters()]) for result in found
     )
     torch.testing.assert_close(one, other, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("rows", "outputs"), [(9, 3), (2, 3), (100, 64), (100, 63)])
+def test_a_product_is_the_same_whichever_way_it_is_taken(rows, outputs, bias):
+    draw = torch.Generator().manual_seed(0)
+    x, weight, b = (
+        torch.randn(*shape, dtype=torch.float64, generator=draw)
+        for shape in ((2, rows, 5), (2, outputs, 5), (2, outputs))
+    )
+    wanted = torch.einsum("mbi,moi->mbo", x, weight)
+    if bias:
+        wanted = wanted + b[:, None]
+    found = chain.affine(x, weight, b if bias else None)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-13)
+    assert found.is_contiguous() == (outputs >= min(chain.NARROW, rows))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,7 @@ from nets import smooth
 import fedparity as fp
 from fedparity.core.crew import HELD, Crew
 from fedparity.engines import full
+from fedparity.engines import setup as engine_setup
 from fedparity.engines.full import FullBatches, reads_in_place
 from fedparity.engines.vmapped import VmapEngine
 from fedparity.testing import Bench
@@ -29,7 +33,7 @@ ASKING = {
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(full, "BLOCK", 64 * 3)  # blocks of 64 examples of 3 numbers
-    monkeypatch.setattr(full, "WORTH", 1)
+    monkeypatch.setattr(engine_setup, "FILLS_A_CORE", 1)
 
 
 @pytest.fixture(scope="module")
@@ -47,31 +51,68 @@ def federation():
     )
 
 
-def moved(federation, algorithm, engine):
+SOLVERS = {
+    "momentum": fp.Solver(lr=0.1, steps=2, momentum=0.9),
+    "weight decay": fp.Solver(lr=0.1, steps=2, weight_decay=0.1),
+    "adam": fp.Solver(lr=0.01, steps=2, optimizer="adam"),
+    "clipping": fp.Solver(lr=0.1, steps=2, clip=0.05),
+}
+
+
+def moved(federation, algorithm, engine, solver=None, clients=None):
     made = fp.Experiment(
         federation,
         "mlp(hidden=4)",
         algorithm,
-        solver=fp.Solver(lr=0.1, steps=2),
+        solver=solver or fp.Solver(lr=0.1, steps=2),
         dtype="float64",
         engine=engine,
     )
     assert reads_in_place(made.setup)
     bench = Bench(made)
     for _ in range(3):
-        bench.advance()
+        bench.advance(*([] if clients is None else [clients]))
     return bench.tensors()
 
 
-@pytest.mark.parametrize("algorithm", ASKING.values(), ids=ASKING)
-def test_they_agree_with_the_loop(federation, algorithm):
-    loop, stacked = (moved(federation, algorithm, engine) for engine in ("loop", "vmap"))
+def agree(federation, algorithm, **more):
+    loop, stacked = (moved(federation, algorithm, engine, **more) for engine in ("loop", "vmap"))
     assert loop.keys() == stacked.keys()
     for name, value in loop.items():
         torch.testing.assert_close(stacked[name], value, rtol=0, atol=1e-12)
 
 
-def test_every_example_is_in_one_piece(federation):
+@pytest.mark.parametrize("algorithm", ASKING.values(), ids=ASKING)
+def test_they_agree_with_the_loop(federation, algorithm):
+    agree(federation, algorithm)
+
+
+@pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
+def test_they_agree_with_the_loop_whatever_the_step(federation, solver):
+    agree(federation, "fedavg", solver=solver)
+
+
+def test_they_agree_with_the_loop_on_a_part_of_the_clients(federation):
+    agree(federation, "qffl", clients=[1, 3, 4])
+
+
+def test_a_task_may_view_outputs_as_it_likes(federation):
+    class Viewing(fp.Classification):
+        def metrics(self, output, target):
+            return {"size": output.view(-1).abs().view(output.shape).mean(-1)}
+
+    made = fp.Experiment(
+        federation,
+        Viewing("linear"),
+        "fedeba(signal=post)",
+        solver=fp.Solver(lr=0.1, steps=1),
+        lstar="none",
+        engine="vmap",
+    )
+    Bench(made).advance()
+
+
+def test_every_example_is_in_one_block(federation):
     setup = fp.Experiment(federation, "linear", lstar="none").setup
     x, buffers = setup.layout.read(setup.module)
     engine = VmapEngine(setup)
@@ -81,7 +122,7 @@ def test_every_example_is_in_one_piece(federation):
     engine.close()
     assert isinstance(lane, FullBatches)
     seen = {place: [] for place in clients}
-    for who, start, width in lane.pieces(federation.train):
+    for who, start, width in lane.blocks(federation.train):
         assert width <= 64
         seen[who.start] += range(start, start + width)
     assert [len(rows) for rows in seen.values()] == federation.train.sizes.tolist()
@@ -89,7 +130,7 @@ def test_every_example_is_in_one_piece(federation):
 
 
 def test_stacks_are_for_small_full_batches_of_like_sizes(federation, monkeypatch):
-    monkeypatch.setattr(full, "WORTH", 1_000_000)
+    monkeypatch.setattr(engine_setup, "FILLS_A_CORE", 1_000_000)
     small = fp.Experiment(federation, "linear", lstar="none").setup
     assert not reads_in_place(small)
     assert full.uneven(np.array([600, 5, 5]))
@@ -120,3 +161,25 @@ def test_a_crew_streams_in_order_with_few_pieces_ahead():
         assert len(begun) <= piece + 1 + 2 * HELD
     crew.close()
     assert sorted(begun) == list(range(50))
+
+
+def test_a_piece_that_fails_stops_those_behind_it():
+    crew, begun = Crew(["a", "b"]), []
+
+    def one(piece, desk):
+        begun.append(piece)
+        if piece == 0:
+            raise ValueError("no")
+        time.sleep(0.02)
+
+    with pytest.raises(ValueError, match="no"):
+        list(crew.stream(50, one))
+    crew.close()
+    assert len(begun) < 2 * HELD + 2
+
+
+def test_a_crew_of_one_keeps_nobody_waiting():
+    alone, both = Crew([None]), Crew(["a", "b"])
+    meeting = threading.Barrier(2, timeout=20)
+    both.run(2, lambda piece, desk: alone.run(1, lambda *_: meeting.wait()))
+    both.close()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -281,3 +284,33 @@ def test_blocks_of_columns_add_up_to_the_whole(monkeypatch, dtype):
     torch.testing.assert_close(fedfv.gram_matrix(updates), wide @ wide.T)
     torch.testing.assert_close(fedfv.mixture(mix, updates), mix @ wide)
     torch.testing.assert_close(fedfv.inner_products(updates, g), wide @ g)
+
+
+@pytest.mark.parametrize("tiny", [1e-2, 1e-6, 1e-10])
+def test_updates_that_almost_cancel_keep_the_length_of_their_mean(tiny):
+    draw = torch.Generator().manual_seed(0)
+    half = torch.randn(2, 40, dtype=torch.float64, generator=draw)
+    updates = torch.cat([half, tiny * torch.ones(2, 40, dtype=torch.float64) - half])
+    found = step(FedFV(alpha=1, tau=0), updates, (1.0, 2.0, 3.0, 4.0))
+    torch.testing.assert_close(found, updates.mean(0), rtol=1e-5, atol=0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_has_workers_of_its_own(monkeypatch):
+    monkeypatch.setattr(fedfv, "BLOCK", 20)
+    updates = torch.ones(5, 43)
+    fedfv.gram_matrix(updates)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if float(fedfv.gram_matrix(updates)[0, 0]) == 43 else 1)
+    for _ in range(200):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert done
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -24,12 +24,12 @@ UsageError: type[Exception] = next(
 )
 """Not exported by typer by name, but the base of what it exports."""
 
-# A process that ends needs no search for cycles among all that torch has loaded: half a second.
-atexit.register(gc.freeze)
-
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    # A process that ends needs no search for cycles among all that torch has loaded: half a second.
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
     given = list(sys.argv[1:] if args is None else args)
     if os.getcwd() not in sys.path:
         # For models named by import path, behind all that is installed.

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.layout import Layout
-from fedparity.core.part import Client, Fact, Part, Tensors
+from fedparity.core.part import Client, Fact, Part, Tensors, is_stacked
 from fedparity.core.seeds import salted
 from fedparity.core.solver import Solver
 
@@ -176,26 +176,21 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     if "end_loss" in algorithm.train_reads:
         facts["end_loss"] = lane.end_loss(end(), ended)
     tree = {**tree, "facts": facts}
-    if _stacked(lane, "finish"):
-        delta, reports, states = _finish(lane, tree, down, delta, after=end)
+    if all(is_stacked(part.finish) for part in algorithm.having("finish")):
+        delta, reports, states = _finish(lane, tree, down, delta, end)
     else:
-        lifted = lane.lift(lambda tree, delta, y: _finish(lane, tree, down, delta, end=y))
+        lifted = lane.lift(lambda tree, delta, y: _finish(lane, tree, down, delta, lambda: y))
         delta, reports, states = lifted(tree, delta, end())
     return Up(reports, delta, ended, states)
-
-
-def _stacked(lane: Lane, hook: str) -> bool:
-    """Tell whether all parts' lines of a hook hold for a stack as they stand."""
-    parts = lane.algorithm.having("grad" if hook == "factor" else hook)
-    return all(hasattr(getattr(type(part), hook), "stacked") for part in parts)
 
 
 def _plain_steps(lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor) -> Tensor:
     """Take steps ``y - lr * g``, in place; return the first ``y``."""
     first, factor = anchor, None
-    if lane.algorithm.having("grad"):
+    if scaling := lane.algorithm.having("grad"):
         found = partial(_factor, lane, down)
-        factor = (found if _stacked(lane, "factor") else lane.lift(found))(tree)
+        as_is = all(is_stacked(part.factor) for part in scaling)
+        factor = (found if as_is else lane.lift(found))(tree)
     for step in range(steps):
         lane.descend(step, tree, down, factor)
         if step == 0 and "first" in lane.algorithm.train_reads:
@@ -267,7 +262,7 @@ def _start(lane: Lane, tree: Tree, down: Down, y: Tensor) -> Tensor:
 
 def _factor(lane: Lane, down: Down, tree: Tree) -> Tensor:
     """Return the product of what parts multiply every gradient of the round by."""
-    found: Tensor = tree["n"].new_ones(())
+    found = torch.ones_like(tree["n"])
     for part, c in views(lane, "grad", tree, down):
         found = found * part.factor(c)
     return found
@@ -282,11 +277,11 @@ def _grad(
 
 
 def _finish(
-    lane: Lane, tree: Tree, down: Down, delta: Tensor, **end: object
+    lane: Lane, tree: Tree, down: Down, delta: Tensor, after: Callable[[], Tensor]
 ) -> tuple[Tensor, Named, Named]:
     reports: Named = {}
     states: Named = {part: dict(tensors) for part, tensors in tree["state"].items()}
-    for part, c in views(lane, "finish", tree, down, **end):
+    for part, c in views(lane, "finish", tree, down, after=after):
         done = part.finish(delta, c)
         delta = done.delta
         if done.report:

@@ -14,8 +14,8 @@ import torch
 
 D = TypeVar("D")
 T = TypeVar("T")
-HELD = 8
-"""Pieces a worker may have ready before they are used."""
+HELD = 2
+"""Pieces a worker may have ready, or under way, before they are used."""
 
 
 def cores() -> int:
@@ -33,10 +33,10 @@ class Crew(Generic[D]):
     """
 
     def __init__(self, desks: Sequence[D]) -> None:
-        self._desks: queue.SimpleQueue[D] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[D] = queue.SimpleQueue()
         for desk in desks:
-            self._desks.put(desk)
-        self.size = len(desks)
+            self._free.put(desk)
+        self.size, self._first = len(desks), desks[0]
         self._pool = (
             ThreadPoolExecutor(self.size, initializer=torch.set_num_threads, initargs=(1,))
             if self.size > 1
@@ -55,22 +55,29 @@ class Crew(Generic[D]):
             yield from (self._at_desk(one, piece) for piece in range(count))
             return
         ahead: deque[Future[T]] = deque()
-        for piece in range(count):
-            if len(ahead) == HELD * self.size:
+        try:
+            for piece in range(count):
+                if len(ahead) == HELD * self.size:
+                    yield self._wait(ahead)
+                ahead.append(self._pool.submit(self._at_desk, one, piece))
+            while ahead:
                 yield self._wait(ahead)
-            ahead.append(self._pool.submit(self._at_desk, one, piece))
-        while ahead:
-            yield self._wait(ahead)
+        finally:
+            for future in ahead:
+                future.cancel()
 
     def _wait(self, ahead: deque[Future[T]]) -> T:
+        """Return the next piece; a name of its own to be watched by."""
         return ahead.popleft().result()
 
     def _at_desk(self, one: Callable[[int, D], T], piece: int) -> T:
-        desk = self._desks.get()
+        if self._pool is None:  # its desk is that of whoever calls, who may be several
+            return one(piece, self._first)
+        desk = self._free.get()
         try:
             return one(piece, desk)
         finally:
-            self._desks.put(desk)
+            self._free.put(desk)
 
     def close(self) -> None:
         """End the threads."""

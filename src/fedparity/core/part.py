@@ -57,11 +57,20 @@ def stacked(hook: Hook) -> Hook:
     """Mark a ``factor`` or ``finish`` whose lines hold for a whole stack of clients as they stand.
 
     They are written for the tensors of one client and are as true where each has one more
-    dimension in front: differences, products, sums over the last dimension. Any other hook is
-    lifted by vmap, which takes longer than a few numbers take to compute.
+    dimension in front: differences, products, sums over the last dimension. ``c.anchor`` and what
+    a plan sends to all have no such dimension; what is reported must have it; nothing may be drawn
+    at random. Any other hook is lifted by vmap, which takes longer than a few numbers take to
+    compute.
     """
+    if hook.__name__ not in ("factor", "finish"):
+        raise TypeError(f"only 'factor' and 'finish' can be stacked, not '{hook.__name__}'")
     hook.stacked = True  # type: ignore[attr-defined]
     return hook
+
+
+def is_stacked(hook: Callable[..., object]) -> bool:
+    """Tell whether a hook is marked as true of a stack."""
+    return hasattr(hook, "stacked")
 
 
 @dataclass(frozen=True)
@@ -187,12 +196,18 @@ class Client:
 
     @cached_property
     def end(self) -> Tensor:
-        after: Callable[[], Tensor] = self.after  # type: ignore[assignment]
+        """Made when a part asks: most do not, and it is as large as the update."""
+        if "after" not in self.__dict__:
+            raise self._unknown("end")
+        after: Callable[[], Tensor] = self.__dict__["after"]
         return after()
 
     def __getattr__(self, name: str) -> Tensor:
-        name = "end" if name == "after" else name
-        raise FedparityError(
+        raise self._unknown(name)
+
+    @staticmethod
+    def _unknown(name: str) -> FedparityError:
+        return FedparityError(
             f"c.{name} is not known here: list it in `reads`, or use it in its hook"
         )
 

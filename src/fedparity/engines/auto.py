@@ -14,8 +14,8 @@ from fedparity.core.task import Task
 from fedparity.engines.chain import Chain
 from fedparity.engines.evaluation import mixes_examples
 from fedparity.engines.full import reads_in_place, uneven
-from fedparity.engines.loop import LoopEngine, fills_a_core, seeded
-from fedparity.engines.setup import Engine, Setup
+from fedparity.engines.loop import LoopEngine, seeded
+from fedparity.engines.setup import Engine, Setup, fills_a_core
 from fedparity.engines.vmapped import VmapEngine, stack_width
 from fedparity.errors import InputError, unknown
 
@@ -45,8 +45,10 @@ def choose(setup: Setup, cohort: int) -> Choice:
     if setup.solver.batch is None and uneven(sizes):
         return Choice("loop", "full batches of very different sizes would be mostly padding")
     kind = " of linear layers" if Chain.of(setup) is not None else ""
+    clients = "a client" if cohort == 1 else f"{cohort} clients"
+    verb = "fits" if cohort == 1 else "fit"
     return Choice(
-        "vmap", f"{cohort} clients of {setup.layout.size:,} parameters{kind} fit in one stack"
+        "vmap", f"{clients} of {setup.layout.size:,} parameters{kind} {verb} in one stack"
     )
 
 

@@ -83,7 +83,7 @@ class Chain:
     ) -> Iterator[tuple[int, bool, Tensor, Tensor]]:
         """Yield, last layer first, the slot of its weight, whether a bias follows, G and X."""
         seen = self._forward(parameters, x)
-        flat = self.slope(seen[-1].flatten(0, 1), target.flatten(0, 1))
+        flat = self.slope(seen[-1].flatten(0, 1).contiguous(), target.flatten(0, 1))
         g = flat.view_as(seen[-1]).mul_(share[..., None])
         place = len(parameters)
         for depth in range(len(self.layers) - 1, -1, -1):
@@ -120,10 +120,10 @@ class Standing(nn.Module):
 
     def __init__(self, chain: Chain, parameters: Pieces) -> None:
         super().__init__()
-        self.chain, self.pieces = chain, tuple(piece[None] for piece in parameters)
+        self.chain, self.at = chain, tuple(parameter[None] for parameter in parameters)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.chain.outputs(self.pieces, x[None])[0].contiguous()
+        return self.chain.outputs(self.at, x[None])[0].contiguous()
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -7,8 +7,6 @@ the blocks, whoever they belong to, and the blocks' gradients are added in order
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from torch import Tensor
 
@@ -16,14 +14,13 @@ from fedparity.core.client import Down, Tree
 from fedparity.core.crew import Crew
 from fedparity.data import Split
 from fedparity.engines.chain import Chain
+from fedparity.engines.evaluation import block_rows
 from fedparity.engines.gradients import Pieces, descend
-from fedparity.engines.setup import Ids, Setup
-from fedparity.engines.stack import Piece, Stack
+from fedparity.engines.setup import Ids, Setup, fills_a_core
+from fedparity.engines.stack import Block, Stack
 
 BLOCK = 1 << 20
 """Input numbers of a block: forward and backward pass read them, the second time from cache."""
-WORTH = 1_000_000
-"""Parameters times examples of a middling client from which it is worth a block of its own."""
 UNEVEN = 4.0
 """How much larger than the median the largest full batch may be before padding eats the gain."""
 SMALL = 512
@@ -34,8 +31,7 @@ def reads_in_place(setup: Setup) -> bool:
     """Tell whether full batches are better read in place than padded to a stack."""
     if setup.solver.batch is not None or Chain.of(setup) is None:
         return False
-    sizes = setup.federation.train.sizes
-    return bool(setup.layout.size * np.median(sizes) >= WORTH) or uneven(sizes)
+    return fills_a_core(setup) or uneven(setup.federation.train.sizes)
 
 
 def uneven(sizes: Ids) -> bool:
@@ -60,21 +56,21 @@ class FullBatches(Stack):
         self.crew = crew
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
-        pieces, _ = self._pieces(self._slots, step, tree, down, factor)
-        descend(self._slots, pieces, down.lr)
+        gradient, _ = self._gradient(self._slots, step, tree, down, factor)
+        descend(self._slots, gradient, down.lr)
 
-    def pieces(self, data: Split) -> list[Piece]:
-        width = max(64, BLOCK // max(1, math.prod(data.x.shape[1:])))
+    def blocks(self, data: Split) -> list[Block]:
+        width = block_rows(data.x, BLOCK) if len(data) else 1
         return [
-            Piece(slice(place, place + 1), start, min(width, size - start))
+            Block(slice(place, place + 1), start, min(width, size - start))
             for place, size in enumerate(data.sizes[self.clients].tolist())
             for start in range(0, size, width)
         ]
 
-    def _pieces(
+    def _gradient(
         self, leaves: Pieces, step: int, tree: Tree, down: Down, factor: Tensor | None = None
     ) -> tuple[Pieces, Tensor]:
-        found = self.gradient_by_pieces(leaves, self._buffers)
+        found = self.gradient_by_blocks(leaves, self._buffers)
         if factor is not None:
             for slot in found:
                 slot.mul_(factor.view(-1, *[1] * (slot.dim() - 1)))

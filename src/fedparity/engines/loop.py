@@ -22,19 +22,11 @@ from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.desk import Desk, suits_channels_last
 from fedparity.engines.evaluation import Values, block_rows, joined, measure
-from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
+from fedparity.engines.setup import Engine, Ids, Setup, fills_a_core, join, rows_of
 from fedparity.engines.single import OneClient, gradient_blocks
 from fedparity.errors import ClientError, InputError
 
 T = TypeVar("T")
-FILLS_A_CORE = 1_000_000
-"""Parameters times examples a step from which arithmetic, not Python, is the cost of a step."""
-
-
-def fills_a_core(setup: Setup) -> bool:
-    """Tell whether a step of a middling client is worth a core of its own."""
-    batch = setup.solver.batch or int(np.median(setup.federation.train.sizes))
-    return setup.layout.size * batch >= FILLS_A_CORE
 
 
 class LoopEngine(Engine):

@@ -24,6 +24,8 @@ from fedparity.errors import FedparityError
 
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 T = TypeVar("T")
+FILLS_A_CORE = 1_000_000
+"""Parameters times examples of a step from which arithmetic, not Python, is its cost."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,12 @@ class Setup:
         """Return the clients' seeds of a round."""
         places = clients if self.places is None else self.places[clients]
         return seeds_for(self.seed, purpose, down.round, places)
+
+
+def fills_a_core(setup: Setup) -> bool:
+    """Tell whether a step of a middling client is worth a core of its own."""
+    batch = setup.solver.batch or int(np.median(setup.federation.train.sizes))
+    return setup.layout.size * batch >= FILLS_A_CORE
 
 
 def known_lstar(setup: Setup) -> Tensor:

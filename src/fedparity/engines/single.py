@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -18,7 +17,7 @@ from fedparity.core.crew import Crew
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
 from fedparity.engines.desk import Desk
-from fedparity.engines.evaluation import blocks, losses, mixes_examples
+from fedparity.engines.evaluation import block_rows, blocks, losses, mixes_examples
 from fedparity.engines.gradients import Pieces, descend, gradient_of
 from fedparity.engines.judging import judged
 from fedparity.engines.setup import Setup, known_lstar
@@ -33,7 +32,7 @@ def gradient_blocks(setup: Setup, size: int) -> list[slice]:
     hooked = algorithm.having("loss") or algorithm.having("second")
     if setup.solver.batch is not None or hooked or mixes_examples(setup.module):
         return []
-    rows = max(64, min(8192, BLOCK // max(1, math.prod(setup.federation.shape))))
+    rows = block_rows(setup.federation.train.x, BLOCK)
     return [slice(start, start + rows) for start in range(0, size, rows)]
 
 
@@ -98,10 +97,10 @@ class OneClient(Lane):
         return inputs.index_select(0, rows), target.index_select(0, rows)
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
-        pieces, _ = self._pieces(step, tree, down)
+        gradient, _ = self._gradient(step, tree, down)
         if factor is not None:
-            pieces = torch._foreach_mul(pieces, factor)
-        descend(self.desk.parameters, pieces, down.lr)
+            gradient = torch._foreach_mul(gradient, factor)
+        descend(self.desk.parameters, gradient, down.lr)
 
     def stand(self) -> Tensor:
         return self.desk.read()
@@ -111,10 +110,10 @@ class OneClient(Lane):
 
     def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
         self.desk.place(y)
-        pieces, second = self._pieces(step, tree, down)
-        return self.layout.join(pieces, torch.Size()), second
+        found, second = self._gradient(step, tree, down)
+        return self.layout.join(found, torch.Size()), second
 
-    def _pieces(self, step: int, tree: Tree, down: Down) -> tuple[Pieces, Tensor]:
+    def _gradient(self, step: int, tree: Tree, down: Down) -> tuple[Pieces, Tensor]:
         """Return the gradient by slot where the desk stands."""
         if len(self._blocks) > 1:
             return self._block_by_block(), self.desk.parameters[0].new_zeros(0)

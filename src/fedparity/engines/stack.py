@@ -32,7 +32,7 @@ from fedparity.engines.setup import Ids, Setup, known_lstar
 from fedparity.errors import InputError
 
 
-class Piece(NamedTuple):
+class Block(NamedTuple):
     """Examples ``start .. start + width`` of some clients of a stack."""
 
     who: slice
@@ -44,7 +44,7 @@ class Stack(Lane):
     """A lane of several clients, padded to the largest."""
 
     crew: Crew[Any] = Crew([None])
-    """Who goes through the pieces of the clients' examples: here the worker itself."""
+    """Who goes through the blocks of the clients' examples: here the worker itself."""
 
     def __init__(
         self,
@@ -124,13 +124,13 @@ class Stack(Lane):
         if self.chain is not None:
             self.chain.descend(self._slots, *self.batch(step, factor), down.lr)
         else:
-            pieces, _ = self._pieces(self._slots, step, tree, down, factor)
-            descend(self._slots, pieces, down.lr)
+            gradient, _ = self._gradient(self._slots, step, tree, down, factor)
+            descend(self._slots, gradient, down.lr)
 
     def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
         leaves = self._leaves(self.layout.views(y))
-        pieces, second = self._pieces(leaves, step, tree, down)
-        return self.layout.join(pieces, y.shape[:1]), second
+        found, second = self._gradient(leaves, step, tree, down)
+        return self.layout.join(found, y.shape[:1]), second
 
     def _leaves(self, pieces: Iterable[Tensor]) -> Pieces:
         """Return the pieces, recorded by autograd unless the chain does without."""
@@ -161,16 +161,16 @@ class Stack(Lane):
         inputs, target, mask = padded(self.data, self.clients, 0, longest)
         return inputs, target, weights_of(target.shape[:2], mask, inputs.dtype)
 
-    def pieces(self, data: Split) -> list[Piece]:
-        """Return all examples of the clients, in pieces of bounded size."""
+    def blocks(self, data: Split) -> list[Block]:
+        """Return all examples of the clients, in blocks of bounded size."""
         longest = int(data.sizes[self.clients].max())
         width = block_rows(data.x) // len(self.clients) + 1 if longest else 1
         return [
-            Piece(slice(None), start, min(width, longest - start))
+            Block(slice(None), start, min(width, longest - start))
             for start in range(0, longest, width)
         ]
 
-    def _pieces(
+    def _gradient(
         self,
         leaves: Pieces,
         step: int,
@@ -274,15 +274,15 @@ class Stack(Lane):
     def _full_gradient(self, y: Tensor, buffers: Tensor) -> Tensor:
         self.setup.module.eval()
         leaves = self._leaves(self.layout.views(y))
-        return self.layout.join(self.gradient_by_pieces(leaves, buffers), y.shape[:1])
+        return self.layout.join(self.gradient_by_blocks(leaves, buffers), y.shape[:1])
 
-    def gradient_by_pieces(self, leaves: Pieces, buffers: Tensor) -> Pieces:
+    def gradient_by_blocks(self, leaves: Pieces, buffers: Tensor) -> Pieces:
         """Return the gradient of each client's mean loss over all its examples, by slot."""
-        work = self.pieces(self.data)
+        work = self.blocks(self.data)
         shares = (1 / self.n.to(leaves[0].dtype))[:, None]
 
-        def one(piece: int, _: object) -> Pieces:
-            who, *rows = work[piece]
+        def one(block: int, _: object) -> Pieces:
+            who, *rows = work[block]
             inputs, target, mask = padded(self.data, self.clients[who], *rows)
             share = shares[who].expand(target.shape[:2])
             kept = share if mask is None else share * mask
@@ -293,8 +293,8 @@ class Stack(Lane):
             return gradient_of(self._losses(output, target), some, kept)
 
         total = tuple(torch.zeros_like(leaf, requires_grad=False) for leaf in leaves)
-        for piece, found in zip(work, self.crew.stream(len(work), one), strict=True):
-            torch._foreach_add_(tuple(slot[piece.who] for slot in total), found)
+        for block, found in zip(work, self.crew.stream(len(work), one), strict=True):
+            torch._foreach_add_(tuple(slot[block.who] for slot in total), found)
         return total
 
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
@@ -308,10 +308,10 @@ class Stack(Lane):
         """Return sums over each client's examples at its own parameters, in float64."""
         self.setup.module.eval()
         data: Split = getattr(self.setup.federation, split)
-        work = self.pieces(data)
+        work = self.blocks(data)
 
-        def one(piece: int, _: object) -> dict[str, Tensor]:
-            who, *rows = work[piece]
+        def one(block: int, _: object) -> dict[str, Tensor]:
+            who, *rows = work[block]
             inputs, target, mask = padded(data, self.clients[who], *rows)
             found = self._measured(y[who], buffers[who], inputs, target, judged)
             each = {key: value.view(target.shape[:2]).double() for key, value in found.items()}
@@ -321,21 +321,21 @@ class Stack(Lane):
             }
 
         sums: dict[str, Tensor] = {}
-        for piece, found in zip(work, self.crew.stream(len(work), one), strict=True):
+        for block, found in zip(work, self.crew.stream(len(work), one), strict=True):
             for key, value in found.items():
                 total = sums.setdefault(key, value.new_zeros(len(self.clients)))
-                total[piece.who] += value
+                total[block.who] += value
         return sums
 
     def _measured(
         self, y: Tensor, buffers: Tensor, inputs: Tensor, target: Tensor, judged: bool
     ) -> dict[str, Tensor]:
-        """Return loss and metrics of the examples of a piece."""
+        """Return loss and metrics of the examples of a block."""
         if self.chain is not None:
             output = self.chain.outputs(tuple(self.layout.views(y)), inputs)
         else:
             output = vmap(self._still)(y, buffers, inputs)
-        flat, wanted = output.flatten(0, 1), target.flatten(0, 1)
+        flat, wanted = output.flatten(0, 1).contiguous(), target.flatten(0, 1)
         found = {"loss": self.setup.task.losses(flat, wanted)}
         found |= self.setup.task.metrics(flat, wanted)
         if judged and self.algorithm.having("judge"):

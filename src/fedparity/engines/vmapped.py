@@ -20,7 +20,7 @@ from fedparity.engines.chain import Chain, Standing
 from fedparity.engines.evaluation import Values, block_rows, losses_block
 from fedparity.engines.full import FullBatches, reads_in_place
 from fedparity.engines.judging import judged
-from fedparity.engines.setup import Engine, Ids, Setup, join, rows_of
+from fedparity.engines.setup import FILLS_A_CORE, Engine, Ids, Setup, join, rows_of
 from fedparity.engines.stack import Stack
 from fedparity.errors import ClientError, InputError
 
@@ -30,9 +30,6 @@ FLOATS = 1 << 25
 
 SHARE = 1 << 19
 """Input numbers of a block of the loss pass: a cohort has little, and every worker wants some."""
-
-WORTH = 1_000_000
-"""Parameters times examples of a step from which a stack is worth a thread of its own."""
 
 
 class VmapEngine(Engine):
@@ -55,7 +52,7 @@ class VmapEngine(Engine):
         """Return rows of the cohort, similar sizes together, in chunks."""
         order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
         workers = 1 if self.in_place else self.crew.size
-        worth = max(1, min(workers, len(order) * self._step // WORTH, len(order)))
+        worth = max(1, min(workers, len(order) * self._step // FILLS_A_CORE, len(order)))
         return np.array_split(order, max(worth, -(-len(order) // self.chunk)))
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
@@ -89,10 +86,11 @@ class VmapEngine(Engine):
         reports = in_order([up.reports for up in done], back)
         if down.phase == "probe":
             return Up(reports)
-        sent = {"d": deltas, "s": sums, "b": torch.cat([_some(up.buffers) for up in done])}
-        own = in_order([{"up": sent}], back)["up"]
         kept = in_order([up.states for up in done], back)
-        return Up(reports, own["d"], own["b"], kept, own["s"])
+        ended = torch.cat([_some(up.buffers) for up in done])
+        if back is not None:
+            deltas, ended, sums = deltas[back], ended[back], sums[back]
+        return Up(reports, deltas, ended, kept, sums)
 
     def _chunk(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -25,6 +26,9 @@ Ids = npt.NDArray[np.int64]
 BLOCK = 1 << 19
 """Numbers of the updates converted to float64 at once: they stay in cache, and no second matrix is
 held."""
+
+CANCELLED = 1e-3
+"""Square of a sum of updates, to that of their lengths, below which its digits are worth a pass."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -138,9 +142,17 @@ class FedFV(Part):
         rounding = 16 * torch.finfo(deltas.dtype).eps * float(weights @ np.sqrt(gram.diagonal()))
         if length <= rounding:
             return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
-        plain = math.sqrt(max(0.0, float(weights @ gram @ weights)))
+        plain = self._plain_length(gram, weights, deltas)
         scaled = torch.mul(direction, plain / length, out=torch.empty_like(deltas[0]))
         return scaled, self._remember(deltas, s, ctx)
+
+    @staticmethod
+    def _plain_length(gram: Matrix, weights: Matrix, deltas: Tensor) -> float:
+        """Return the length of the plain average: from the Gram matrix, if little cancels."""
+        square = float(weights @ gram @ weights)
+        if square > CANCELLED * float(weights @ np.sqrt(gram.diagonal())) ** 2:
+            return math.sqrt(square)
+        return float(mixture(torch.from_numpy(weights), deltas).norm())
 
     def _internal(self, gram: Matrix, losses: Tensor, ctx: Context) -> Matrix:
         """Return the projected updates as rows of coefficients on the original ones."""
@@ -268,3 +280,7 @@ def _wide(updates: Tensor, one: Callable[[Tensor, slice], Tensor]) -> Iterator[T
 def _rooms() -> Crew[Tensor]:
     """Return a worker a core, each with room for a block: fresh memory costs more than to fill."""
     return Crew([torch.empty(BLOCK, dtype=torch.float64) for _ in range(cores())])
+
+
+if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
+    os.register_at_fork(after_in_child=_rooms.cache_clear)
