@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import busy
+import compiled
 import device
 import evaluation
 import methods
@@ -38,6 +39,7 @@ SECTIONS = (
     "fedfv",
     "evaluation",
     "whole",
+    "compile",
     "scaling",
 )
 
@@ -101,6 +103,7 @@ def main() -> None:
     add("fedfv", methods.combining)
     add("evaluation", lambda: evaluation.measure(names, asked.repeats))
     add("whole", lambda: whole.measure(asked.rounds))
+    add("compile", lambda: compiled.measure(names, asked.repeats))
     if "scaling" in wanted:
         out.print("measuring scaling ...", style="dim")
         found, figure = scaling.measure(max(3, asked.repeats // 2))
