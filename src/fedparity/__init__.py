@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedparity.core.part import Finish as Finish
     from fedparity.core.part import Part as Part
     from fedparity.core.part import Plan as Plan
+    from fedparity.core.part import stacked as stacked
     from fedparity.core.result import Result as Result
     from fedparity.core.solver import Solver as Solver
     from fedparity.core.task import Classification as Classification
@@ -46,7 +47,7 @@ _HOME = {
     "core.conditions": ["Stop"],
     "core.experiment": ["Experiment"],
     "core.file": ["load", "resume"],
-    "core.part": ["Client", "Context", "Finish", "Part", "Plan"],
+    "core.part": ["Client", "Context", "Finish", "Part", "Plan", "stacked"],
     "core.result": ["Result"],
     "core.solver": ["Solver"],
     "core.task": ["Classification", "NextToken", "Regression", "Task"],
