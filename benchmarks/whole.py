@@ -66,7 +66,7 @@ def watched_run(folder: Path, rounds: int) -> None:
 def measure(rounds: int = ROUNDS) -> Section:
     """Run the command in a process and compare its phases with its whole time."""
     from fedparity.profiling.advice import ARITHMETIC
-    from fedparity.profiling.places import GATHERING
+    from fedparity.profiling.places import COPYING, GATHERING
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -78,15 +78,16 @@ def measure(rounds: int = ROUNDS) -> Section:
     seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     seconds["start-up, reading, reports and all else"] = whole - sum(seconds.values())
     bare = 100 * sum(seconds.get(phase, 0.0) for phase in ARITHMETIC) / whole
-    share = bare + 100 * seconds.get(GATHERING, 0.0) / whole
+    share = bare + 100 * sum(seconds.get(phase, 0.0) for phase in (COPYING, GATHERING)) / whole
     section = Section(
         "A whole run",
         f"`fedparity run` of the mlp workload on random images: {rounds} rounds, evaluation of all "
         f"clients on validation and test every {EVERY}, from the start of the process to its end "
-        f"({whole:.1f} s). Arithmetic is what the hand-written arithmetic of a round does too: it "
-        "gathers batches, computes forward and backward passes, steps, updates and their average; "
-        "and evaluations. Times are those of `fedparity profile` (the Python of these functions "
-        f"included; clients run side by side). Without gathering it is {bare:.1f} %.",
+        f"({whole:.1f} s). Arithmetic is evaluation and what the hand-written arithmetic of a "
+        "round does too: copy the model to the clients, gather batches, compute forward and "
+        "backward passes, steps, updates and their average. Times are those of `fedparity profile` "
+        "(the Python of these functions included; clients run side by side). Without copying and "
+        f"gathering it is {bare:.1f} %.",
         ("phase", "seconds", "share"),
     )
     for phase, value in sorted(seconds.items(), key=lambda item: -item[1]):
