@@ -17,6 +17,8 @@ from fedparity.engines.auto import ENGINES
 TOO_SLOW = {("cnn", "vmap")}
 """Stacked convolutions: minutes a round."""
 TWO_CORES = 2
+MORE = 3
+"""Times the repeats, for rounds of less than a second: a second's trouble is many of them."""
 HAND = "arithmetic"
 AT_MOST = {"lin": 2.5, "mlp": 1.3, "cnn": 1.1}
 """Times the arithmetic that a round may take."""
@@ -52,7 +54,7 @@ def measure(
     speed = rate(repeats, TWO_CORES)
     for name in names:
         workload = WORKLOADS[name]
-        chosen, reason, times = contest(workload, repeats)
+        chosen, reason, times = contest(workload, repeats if name == "cnn" else MORE * repeats)
         bound = operations(experiment(workload)) / speed
         say(f"{name}: " + ", ".join(f"{who} {number(ms)}" for who, ms in times.items()))
         others = [f"{e} {number(times[e])}" for e in ENGINES if e in times and e != "auto"]
