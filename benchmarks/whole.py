@@ -78,22 +78,22 @@ def measure(rounds: int = ROUNDS) -> Section:
     seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     seconds["start-up, reading, reports and all else"] = whole - sum(seconds.values())
     bare = 100 * sum(seconds.get(phase, 0.0) for phase in ARITHMETIC) / whole
-    share = bare + 100 * sum(seconds.get(phase, 0.0) for phase in (COPYING, GATHERING)) / whole
+    wider = bare + 100 * sum(seconds.get(phase, 0.0) for phase in (COPYING, GATHERING)) / whole
     section = Section(
         "A whole run",
         f"`fedparity run` of the mlp workload on random images: {rounds} rounds, evaluation of all "
         f"clients on validation and test every {EVERY}, from the start of the process to its end "
-        f"({whole:.1f} s). Arithmetic is evaluation and what the hand-written arithmetic of a "
-        "round does too: copy the model to the clients, gather batches, compute forward and "
-        "backward passes, steps, updates and their average. Times are those of `fedparity profile` "
-        "(the Python of these functions included; clients run side by side). Without copying and "
-        f"gathering it is {bare:.1f} %.",
+        f"({whole:.1f} s). Arithmetic is the time inside forward and backward passes, steps, "
+        "updates, their average and evaluations, as `fedparity profile` measures them (the Python "
+        "of these functions included; clients run side by side). With copying the model to the "
+        "clients and gathering batches, which the hand-written arithmetic does too, it is "
+        f"{wider:.1f} %.",
         ("phase", "seconds", "share"),
     )
     for phase, value in sorted(seconds.items(), key=lambda item: -item[1]):
         section.rows.append((phase, number(value), f"{value / whole:.1%}"))
     section.bars.append(
-        Bar(f"{rounds} mlp rounds: share of arithmetic", share, SHARE, at_least=True, unit=" %")
+        Bar(f"{rounds} mlp rounds: share of arithmetic", bare, SHARE, at_least=True, unit=" %")
     )
     return section
 
