@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +13,31 @@ import pandas as pd
 COLUMNS = ("round", "client", "split", "model", "metric", "value", "n")
 
 
+class Measured(NamedTuple):
+    """One number a client, as it was added."""
+
+    round: int
+    client: npt.NDArray[np.object_]
+    split: str
+    model: str
+    metric: str
+    value: npt.NDArray[np.float64]
+    n: npt.NDArray[np.int64]
+
+
 class History:
     """Rows ``round, client, split, model, metric, value, n``.
 
-    Rows are appended in blocks. :meth:`flush` writes what is new as a piece of its own, so that a
-    long run never writes a row twice; :meth:`restore` reads the pieces back.
+    Rows are appended in blocks, and become a table when one is wanted: many small tables cost more
+    than what is in them. :meth:`flush` writes what is new as a piece of its own, so that a long run
+    never writes a row twice; :meth:`restore` reads the pieces back.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = np.asarray(names, dtype=object)
-        self._old: list[pd.DataFrame] = []
-        self._new: list[pd.DataFrame] = []
+        self._written: list[pd.DataFrame] = []
+        self._unwritten: list[pd.DataFrame] = []
+        self._added: list[Measured] = []
 
     def add(
         self,
@@ -34,56 +49,64 @@ class History:
     ) -> None:
         """Append one number a client and metric; clients without an example have none."""
         seen = n > 0
-        for metric, value in values.items():
-            self._new.append(
-                pd.DataFrame(
-                    {
-                        "round": np.full(int(seen.sum()), round, dtype=np.int64),
-                        "client": self.names[seen],
-                        "split": split,
-                        "model": model,
-                        "metric": metric,
-                        "value": value[seen],
-                        "n": n[seen],
-                    }
-                )
-            )
+        names, sizes = self.names[seen], n[seen]
+        self._added += [
+            Measured(round, names, split, model, metric, value[seen], sizes)
+            for metric, value in values.items()
+        ]
 
     def table(self) -> pd.DataFrame:
         """Return all rows."""
-        blocks = [*self._old, *self._new]
+        self._gather()
+        blocks = [*self._written, *self._unwritten]
         if not blocks:
             return pd.DataFrame(columns=list(COLUMNS))
         return pd.concat(blocks, ignore_index=True)
 
+    def _gather(self) -> None:
+        """Make one table of what was added since the last."""
+        if not self._added:
+            return
+        lengths = [len(block.n) for block in self._added]
+        columns = {}
+        for name, values in zip(COLUMNS, zip(*self._added, strict=True), strict=True):
+            if isinstance(values[0], np.ndarray):
+                columns[name] = np.concatenate(values)
+            else:
+                kind = np.int64 if name == "round" else np.object_
+                columns[name] = np.repeat(np.asarray(values, dtype=kind), lengths)
+        self._unwritten.append(pd.DataFrame(columns))
+        self._added = []
+
     def flush(self, folder: Path, round: int) -> None:
         """Write the rows added since the last flush as ``<round>.parquet``."""
-        if not self._new:
+        self._gather()
+        if not self._unwritten:
             return
         folder.mkdir(exist_ok=True)
-        piece = pd.concat(self._new, ignore_index=True)
+        piece = pd.concat(self._unwritten, ignore_index=True)
         beside = folder / f"{round:09d}.part"
         piece.to_parquet(beside, index=False)
         beside.replace(folder / f"{round:09d}.parquet")
-        self._old.append(piece)
-        self._new = []
+        self._written.append(piece)
+        self._unwritten = []
 
     def restore(self, folder: Path, whole: Path, round: int) -> None:
         """Read the rows up to a round: of a finished run from its table, else from the pieces.
 
         Losses on the training split are measured at the end alone, and will be again.
         """
-        self._old, self._new = [], []
+        self._written, self._unwritten, self._added = [], [], []
         finished = pd.read_parquet(whole) if whole.exists() else None
         if finished is not None and finished["round"].max() >= round:
-            self._new = [_kept(finished, round)]
+            self._unwritten = [_kept(finished, round)]
             shutil.rmtree(folder, ignore_errors=True)
             return
         for file in sorted(folder.glob("*.parquet")):
             if int(file.stem) > round:  # written just before a checkpoint that never was
                 file.unlink()
             else:
-                self._old.append(_kept(pd.read_parquet(file), round))
+                self._written.append(_kept(pd.read_parquet(file), round))
 
 
 def _kept(rows: pd.DataFrame, round: int) -> pd.DataFrame:
