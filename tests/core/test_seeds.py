@@ -62,9 +62,10 @@ def test_different_draws_of_one_seed_differ():
     assert not bool((first == second).any())
 
 
-def test_a_seed_does_not_depend_on_who_else_is_asked_for():
-    together = seeds.seeds_for(7, "batches", 3, [5, 1, 9])
-    alone = [seeds.seed_for(7, "batches", 3, client) for client in (5, 1, 9)]
+@pytest.mark.parametrize("clients", [[5, 1, 9], [*range(seeds.FEW), 10**12]])
+def test_a_seed_does_not_depend_on_who_else_is_asked_for(clients):
+    together = seeds.seeds_for(7, "batches", 3, clients)
+    alone = [seeds.seed_for(7, "batches", 3, client) for client in clients]
     assert together.tolist() == alone
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,12 @@ class RunDir:
         beside.replace(file)
 
     def note(self, **entry: Any) -> None:
-        """Append one line to the log."""
-        with self.log.open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps(entry) + "\n")
+        """Append one line to the log, in one write."""
+        log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(log, (json.dumps(entry) + "\n").encode())
+        finally:
+            os.close(log)
 
     def trim_log(self, round: int) -> None:
         """Drop what was logged after the round a run is resumed from."""

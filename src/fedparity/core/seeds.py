@@ -24,6 +24,9 @@ MIX_1 = 0xBF58476D1CE4E5B9
 MIX_2 = 0x94D049BB133111EB
 WORD = 0xFFFFFFFFFFFFFFFF
 
+FEW = 16
+"""Clients up to whom plain integers are faster than arrays."""
+
 Keys = npt.NDArray[np.uint64]
 
 
@@ -50,12 +53,23 @@ def _word(purpose: str) -> int:
     return int.from_bytes(hashlib.blake2b(purpose.encode(), digest_size=8).digest(), "little")
 
 
-def seeds_for(run: int, purpose: str, round: int, clients: npt.ArrayLike) -> Keys:
-    """Return one 64-bit seed a client, independent of which other clients are asked for."""
+def _key(run: int, purpose: str, round: int) -> int:
     key = run & WORD
     for part in (_word(purpose), round):
         key = _mix_int(key + GAMMA + (part & WORD) & WORD)
-    ids = np.asarray(clients, dtype=np.int64).astype(np.uint64)
+    return key
+
+
+def _seed(key: int, client: int) -> int:
+    return _mix_int(_mix_int(key + client * GAMMA & WORD) + GAMMA & WORD)
+
+
+def seeds_for(run: int, purpose: str, round: int, clients: npt.ArrayLike) -> Keys:
+    """Return one 64-bit seed a client, independent of which other clients are asked for."""
+    key, numbers = _key(run, purpose, round), np.asarray(clients, dtype=np.int64)
+    if numbers.ndim == 1 and len(numbers) <= FEW:
+        return np.array([_seed(key, client) for client in numbers.tolist()], dtype=np.uint64)
+    ids = numbers.astype(np.uint64)
     return _mix(_mix(np.uint64(key) + ids * np.uint64(GAMMA)) + np.uint64(GAMMA))
 
 
@@ -65,7 +79,7 @@ def seed_for(run: int, purpose: str, round: int = 0, client: int = 0) -> int:
     >>> seed_for(0, "batches", 3, 7) == seed_for(0, "batches", 3, 7) != seed_for(0, "batches", 3, 8)
     True
     """
-    return int(seeds_for(run, purpose, round, [client])[0])
+    return _seed(_key(run, purpose, round), client)
 
 
 def generator(run: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass as record
 from dataclasses import field
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -115,15 +116,10 @@ class Solver:
         for size in n[:1] if alike else np.unique(n):
             rows = slice(None) if alike else np.flatnonzero(n == size)
             steps = int(lengths[rows][0])
-            per_epoch = math.ceil(size / self.batch)
-            step = np.arange(steps)
-            place = (step % per_epoch)[:, None] * self.batch + np.arange(width)
-            epochs = int(step[-1]) // per_epoch + 1
-            used = min(size, steps * self.batch) if epochs == 1 else size
-            orders = permutations(seeds[rows], epochs, int(size), int(used))
-            flat = (step // per_epoch)[:, None] * used + np.minimum(place, used - 1)
-            index[rows, :steps] = orders.reshape(len(orders), -1).take(flat, axis=1)
-            mask[rows, :steps] = place < size
+            cuts = _cuts(int(size), steps, self.batch, width)
+            orders = permutations(seeds[rows], cuts.epochs, int(size), cuts.used)
+            index[rows, :steps] = orders.reshape(len(orders), -1).take(cuts.place, axis=1)
+            mask[rows, :steps] = cuts.inside
         return BatchPlan(index, mask)
 
     def slots(self, y: Tensor) -> Slots:
@@ -155,3 +151,24 @@ class Solver:
             slots = (self.momentum * slots[0] + g,)
             g = slots[0]
         return torch.sub(y, g, alpha=lr), slots
+
+
+class _Cuts(NamedTuple):
+    """Where batches lie in the permutations of a client's examples, one epoch after another."""
+
+    epochs: int
+    used: int
+    """Places of a permutation that any batch reads."""
+    place: Indices
+    inside: npt.NDArray[np.bool_]
+
+
+@lru_cache(maxsize=64)
+def _cuts(size: int, steps: int, batch: int, width: int) -> _Cuts:
+    per_epoch = math.ceil(size / batch)
+    step = np.arange(steps)
+    place = (step % per_epoch)[:, None] * batch + np.arange(width)
+    epochs = (steps - 1) // per_epoch + 1
+    used = min(size, steps * batch) if epochs == 1 else size
+    flat = (step // per_epoch)[:, None] * used + np.minimum(place, used - 1)
+    return _Cuts(epochs, used, flat, place < size)

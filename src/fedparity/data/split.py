@@ -39,7 +39,7 @@ class Split:
         # Numpy's memory begins anywhere: once in its place, rows of whole lines stay views.
         object.__setattr__(self, "x", _aligned(self.x))
 
-    @property
+    @cached_property
     def sizes(self) -> Ints:
         """The number of examples of each client, ``[K]``."""
         return np.diff(self.offsets)

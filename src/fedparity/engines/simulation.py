@@ -60,12 +60,7 @@ class Simulation(Door):
         if "buffers" in self.store.fresh:
             states["buffers"] = {"b": up.buffers}
             sent = up.buffers[:, :0]
-        # Sums are far cheaper than to look at every number.
-        finite = (up.deltas.sum(1) if up.sums is None else up.sums).isfinite()
-        if not bool(finite.all()):
-            finite = up.deltas.isfinite().all(1)
-        for value in (v for report in up.reports.values() for v in report.values()):
-            finite &= value.reshape(len(ids), -1).isfinite().all(1)
+        finite = finite_rows(up)
         if bool(finite.all()):
             self.store.scatter(ids.numpy(), states)
             return Replies(ids, steps, up.reports, up.deltas, sent)
@@ -120,3 +115,16 @@ class Simulation(Door):
     def close(self) -> None:
         """Give back what the engine holds."""
         self.engine.close()
+
+
+def finite_rows(up: Up) -> Tensor:
+    """Tell which clients' updates and reports are all finite numbers."""
+    assert up.deltas is not None
+    # Sums are far cheaper than to look at every number, and numpy than torch on few of them.
+    sums = up.deltas.sum(1) if up.sums is None else up.sums
+    found = np.isfinite(sums.detach().numpy())
+    if not found.all():
+        found = up.deltas.isfinite().all(1).numpy()
+    for value in (v for report in up.reports.values() for v in report.values()):
+        found &= np.isfinite(value.detach().numpy().reshape(len(found), -1)).all(1)
+    return torch.from_numpy(found)
