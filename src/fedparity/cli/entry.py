@@ -23,11 +23,15 @@ UsageError: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError"
 )
 """Not exported by typer by name, but the base of what it exports."""
+SELDOM = 100_000
+"""New objects after which Python looks for cycles; its own number is 700 or 2000."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
-    # A process that ends needs no search for cycles among all that torch has loaded: half a second.
+    # Searching all that torch loads for cycles takes half a second, and half a second again at the
+    # end. Nothing of ours is in many.
+    gc.set_threshold(SELDOM)
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
     given = list(sys.argv[1:] if args is None else args)
