@@ -23,7 +23,7 @@ from fedparity.data.partition import (
     deal_alike,
     partition_text,
 )
-from fedparity.data.split import Ints
+from fedparity.data.split import Ints, room_for
 from fedparity.errors import InputError
 
 
@@ -188,7 +188,8 @@ class Dataset:
     def _take(self, rows: Ints) -> Tensor:
         if not self.pixels:
             return build.floats(self.x[rows])
-        x = torch.from_numpy(self.x[rows]).to(torch.float32).div_(255)
+        bytes_ = torch.from_numpy(self.x[rows])
+        x = room_for(bytes_.shape, torch.float32).copy_(bytes_).div_(255)
         if self.moments is not None:
             mean, deviation = (torch.from_numpy(m).float().view(-1, 1, 1) for m in self.moments)
             x.sub_(mean).div_(deviation)

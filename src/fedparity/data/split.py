@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,7 +39,8 @@ class Split:
 
     def __post_init__(self) -> None:
         # Numpy's memory begins anywhere: once in its place, rows of whole lines stay views.
-        object.__setattr__(self, "x", _aligned(self.x))
+        if self.x.data_ptr() % LINE:
+            object.__setattr__(self, "x", room_for(self.x.shape, self.x.dtype).copy_(self.x))
 
     @cached_property
     def sizes(self) -> Ints:
@@ -65,6 +68,18 @@ class Split:
         """The client of each row, int64 ``[N]``."""
         sizes = torch.from_numpy(self.sizes)
         return torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+
+
+def room_for(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Return memory for all examples of a split.
+
+    It is numpy's, which asks the system for large pages where torch does not: rows are read in
+    random order, and a small page would be looked up for each.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + LINE, dtype=np.uint8)
+    start = -raw.ctypes.data % LINE
+    return torch.from_numpy(raw[start : start + size]).view(dtype).view(tuple(shape))
 
 
 def _aligned(tensor: Tensor) -> Tensor:

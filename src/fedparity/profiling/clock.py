@@ -38,18 +38,24 @@ class Clock:
     @contextmanager
     def phase(self, name: str | None) -> Iterator[None]:
         """Count what happens inside as a phase; None is the phase that one is in already."""
+        self._enter(name)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _enter(self, name: str | None) -> None:
         frames = self._stack.frames
         if name is None:
             name = frames[-1][0] if frames else "unnamed"
         frames.append([name, self._now(), 0.0])
-        try:
-            yield
-        finally:
-            _, began, inside = frames.pop()
-            took = self._now() - began
-            if frames:
-                frames[-1][2] += took
-            self._count(name, took - inside)
+
+    def _leave(self) -> None:
+        now, frames = self._now(), self._stack.frames
+        name, began, inside = frames.pop()
+        if frames:
+            frames[-1][2] += now - began
+        self._count(name, now - began - inside)
 
     def _count(self, name: str, own: float) -> None:
         with self._lock:
@@ -70,8 +76,11 @@ class Clock:
 
         @functools.wraps(function)
         def timed(*args: Any, **more: Any) -> Any:
-            with self.phase(name):
+            self._enter(name)
+            try:
                 return function(*args, **more)
+            finally:
+                self._leave()
 
         return timed
 
