@@ -35,20 +35,38 @@ def test_a_phase_that_fails_is_counted():
 
 
 def test_waiting_for_threads_is_divided_as_they_spent_their_time():
-    # The home thread waits from 0 to 8; the others spend 3 s and 9 s.
-    clock = clock_at(0, 0, 3, 0, 9, 8)
+    # The home thread waits from 1 to 9; the others spend 3 s and 9 s.
+    clock = clock_at(0, 1, 0, 3, 0, 9, 9, 10)
 
     def work(name: str) -> None:
         with clock.phase(name):
             pass
 
-    with clock.phase("exchange"):
+    with clock.phase("exchange"), clock.phase(None):
         for name in ("one", "two"):
             thread = threading.Thread(target=work, args=(name,))
             thread.start()
             thread.join()
-    assert clock.seconds == {"one": 2, "two": 6}
+    assert clock.seconds == {"one": 2, "two": 6, "exchange": 2}
     assert clock.parallel
+
+
+def test_what_is_done_beside_threads_counts_as_what_it_is():
+    # The home thread plans from 1 to 5, while another works from 0 to 4; then waits from 6 to 8.
+    clock = clock_at(0, 1, 0, 4, 5, 6, 8, 10)
+
+    def work() -> None:
+        with clock.phase("working"):
+            pass
+
+    with clock.phase("exchange"):
+        with clock.phase("planning"):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        with clock.phase(None):
+            pass
+    assert clock.seconds == {"planning": 4, "working": 2, "exchange": 4}
 
 
 def test_a_phase_without_a_name_counts_as_the_one_around_it():

@@ -75,7 +75,10 @@ class Stack(Lane):
             self._full_batch = True
         else:
             rows = plan.index + self.data.offsets[clients][:, None, None]
-            self._rows = torch.from_numpy(rows.swapaxes(0, 1).reshape(self.longest, -1))
+            flat = torch.from_numpy(rows.swapaxes(0, 1).reshape(self.longest, -1))
+            self._rows = flat.unbind()
+            ordered = (self.longest, *rows[:, 0].shape)
+            self._targets = taken(self.data.y, flat.flatten(), ordered).unbind()
             self._mask = None if plan.mask.all() else torch.from_numpy(plan.mask)
             self._even = weights_of(rows[:, 0].shape, None, self.data.x.dtype)
         if self.layout.buffers and self._partial(sizes, plan):
@@ -153,13 +156,13 @@ class Stack(Lane):
             if self._mask is not None:
                 share = weights_of(lead, self._mask[:, step], share.dtype)
             inputs = taken(self.data.x, rows, lead, self._inputs)
-            target = taken(self.data.y, rows, lead)
+            target = self._targets[step]
         return inputs, target, share if factor is None else share * factor[:, None]
 
     @cached_property
     def _inputs(self) -> Tensor:
         """Room for the inputs of a batch, the same at every step."""
-        return self.data.x.new_empty(self._rows.shape[1], *self.data.x.shape[1:])
+        return self.data.x.new_empty(len(self._rows[0]), *self.data.x.shape[1:])
 
     @cached_property
     def _whole(self) -> tuple[Tensor, Tensor, Tensor]:

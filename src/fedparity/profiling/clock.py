@@ -37,7 +37,7 @@ class Clock:
 
     @contextmanager
     def phase(self, name: str | None) -> Iterator[None]:
-        """Count what happens inside as a phase; None is the phase that one is in already."""
+        """Count what happens inside as a phase; None is to wait, in the phase one is in already."""
         self._enter(name)
         try:
             yield
@@ -45,10 +45,7 @@ class Clock:
             self._leave()
 
     def _enter(self, name: str | None) -> None:
-        frames = self._stack.frames
-        if name is None:
-            name = frames[-1][0] if frames else "unnamed"
-        frames.append([name, self._now(), 0.0])
+        self._stack.frames.append([name, self._now(), 0.0])
 
     def _leave(self) -> None:
         now, frames = self._now(), self._stack.frames
@@ -57,12 +54,16 @@ class Clock:
             frames[-1][2] += now - began
         self._count(name, now - began - inside)
 
-    def _count(self, name: str, own: float) -> None:
+    def _count(self, name: str | None, own: float) -> None:
+        waited = name is None
+        if name is None:
+            around = [frame[0] for frame in self._stack.frames if frame[0] is not None]
+            name = around[-1] if around else "unnamed"
         with self._lock:
             if threading.get_ident() != self._home:
                 self._beside[name] += own  # type: ignore[assignment]
                 return
-            total = self._beside.total()
+            total = self._beside.total() if waited else 0.0
             if not total:
                 self.seconds[name] += own  # type: ignore[assignment]
                 return
