@@ -31,6 +31,10 @@ class BatchPlan:
     mask: npt.NDArray[np.bool_]
     """``[clients, steps, batch]``; False where ``index`` is padding."""
 
+    def of(self, rows: Indices, steps: int, width: int) -> BatchPlan:
+        """Return the plan of some of the clients, whose steps and batches are at most so many."""
+        return BatchPlan(self.index[rows, :steps, :width], self.mask[rows, :steps, :width])
+
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 class Solver:
@@ -100,6 +104,11 @@ class Solver:
         batches = 1 if self.batch is None else -(-n // self.batch)
         return np.full_like(n, self.epochs) * batches
 
+    def width(self, n: Indices) -> int:
+        """Return the examples of the largest batch of clients with ``n`` examples."""
+        largest = int(n.max())
+        return largest if self.batch is None else min(self.batch, largest)
+
     def batches(self, seeds: Keys, n: Indices) -> BatchPlan | None:
         """Return the batch plan of a group of clients, or None for full batches.
 
@@ -109,14 +118,13 @@ class Solver:
         if self.batch is None:
             return None
         lengths = self.lengths(n)
-        width = int(min(self.batch, n.max()))
-        shape = (len(n), int(lengths.max()), width)
+        shape = (len(n), int(lengths.max()), self.width(n))
         index, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
         alike = bool((n == n[0]).all())
         for size in n[:1] if alike else np.unique(n):
             rows = slice(None) if alike else np.flatnonzero(n == size)
             steps = int(lengths[rows][0])
-            cuts = _cuts(int(size), steps, self.batch, width)
+            cuts = _cuts(int(size), steps, self.batch, shape[2])
             orders = permutations(seeds[rows], cuts.epochs, int(size), cuts.used)
             index[rows, :steps] = orders.reshape(len(orders), -1).take(cuts.place, axis=1)
             mask[rows, :steps] = cuts.inside

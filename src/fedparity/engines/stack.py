@@ -54,8 +54,12 @@ class Stack(Lane):
         facts: dict[str, Tensor] | None = None,
         chain: Chain | None = None,
         room: Tensor | None = None,
+        plan: BatchPlan | None = None,
     ) -> None:
-        """Make the lane of these clients; their updates go to ``room [m, d]``, if there is one."""
+        """Make the lane of these clients; their updates go to ``room [m, d]``, if there is one.
+
+        Their batches are planned here, unless they are already.
+        """
         self.room = room
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.clients, self._facts, self.chain = setup, clients, facts, chain
@@ -70,7 +74,8 @@ class Stack(Lane):
         self._buffers = torch.zeros(len(clients), 0)
         if down.phase != "train":
             return
-        plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
+        if plan is None:
+            plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
         if plan is None:
             self._full_batch = True
         else:

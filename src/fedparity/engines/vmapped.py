@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
 from fedparity.core.crew import Crew, cores
+from fedparity.core.solver import BatchPlan
 from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.chain import Chain, Standing
@@ -27,6 +28,9 @@ from fedparity.errors import ClientError, InputError
 T = TypeVar("T")
 FLOATS = 1 << 25
 """Numbers a chunk may hold at once (parameters, gradients and inputs of its clients)."""
+
+PLANNED = 1 << 20
+"""Examples of a round, padding included, up to which batches are planned for all at once."""
 
 SHARE = 1 << 19
 """Input numbers of a block of the loss pass: a cohort has little, and every worker wants some."""
@@ -57,6 +61,7 @@ class VmapEngine(Engine):
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         facts = self._facts(down, clients, buffers)
+        plan = self._plan(down, clients)
         chunks = self._chunks(clients)
         deltas = down.x.new_empty(len(clients), len(down.x) if down.phase == "train" else 0)
         sums = deltas.new_empty(len(clients))
@@ -65,7 +70,7 @@ class VmapEngine(Engine):
 
         def one(chunk: int, setup: Setup) -> Up:
             rows, room = chunks[chunk], rooms[chunk]
-            up = self._chunk(setup, down, clients, rows, room, buffers, states, facts)
+            up = self._chunk(setup, down, clients, rows, room, buffers, states, facts, plan)
             if up.deltas is not None:
                 torch.sum(up.deltas, 1, out=totals[chunk])
                 if up.deltas is not room:
@@ -102,12 +107,17 @@ class VmapEngine(Engine):
         buffers: Tensor,
         states: Named,
         facts: dict[str, Tensor] | None,
+        plan: BatchPlan | None,
     ) -> Up:
         these = torch.from_numpy(rows)
         each = {part: {k: v[these] for k, v in sent.items()} for part, sent in down.each.items()}
         own = Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
         known = None if facts is None else {key: value[these] for key, value in facts.items()}
-        lane = self._lane(setup, own, clients[rows], known, room)
+        if plan is not None:
+            sizes = setup.federation.train.sizes[clients[rows]]
+            steps = int(setup.solver.lengths(sizes).max())
+            plan = plan.of(rows, steps, setup.solver.width(sizes))
+        lane = self._lane(setup, own, clients[rows], known, room, plan)
         mine = buffers[these] if buffers.dim() == 2 else buffers
         if down.phase == "probe":
             return client_side.probe(lane, own, mine, rows_of(states, these))
@@ -120,10 +130,23 @@ class VmapEngine(Engine):
         clients: Ids,
         facts: dict[str, Tensor] | None = None,
         room: Tensor | None = None,
+        plan: BatchPlan | None = None,
     ) -> Stack:
         if self.in_place and self.chain is not None:
             return FullBatches(setup, down, clients, facts, self.chain, room, self.crew)
-        return Stack(setup, down, clients, facts, self.chain, room)
+        return Stack(setup, down, clients, facts, self.chain, room, plan)
+
+    def _plan(self, down: Down, clients: Ids) -> BatchPlan | None:
+        """Plan the batches of all at once, unless padding would take much memory.
+
+        Planning is many short operations: workers side by side would wait for each other.
+        """
+        solver, sizes = self.setup.solver, self.setup.federation.train.sizes[clients]
+        if down.phase != "train" or solver.batch is None:
+            return None
+        if len(sizes) * int(solver.lengths(sizes).max()) * solver.width(sizes) > PLANNED:
+            return None
+        return solver.batches(self.setup.seeds(down, clients, "batches"), sizes)
 
     def _facts(self, down: Down, clients: Ids, buffers: Tensor) -> dict[str, Tensor] | None:
         """Measure losses in one pass over pooled examples, if all start from the same model."""
