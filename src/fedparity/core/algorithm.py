@@ -238,14 +238,11 @@ def _check_kind(part: object) -> None:
 
 def ctx_for(ctx: Context, clients: Tensor) -> Context:
     """Return the context restricted to those who answer, with their prior weights."""
-    ids = clients
-    base = (
-        ctx.sizes[ids].to(ctx.x.dtype) if ctx.by_size else torch.ones(len(ids), dtype=ctx.x.dtype)
-    )
-    n = ctx.sizes[ids].numpy()
+    n, kind = ctx.sizes[clients], ctx.x.dtype
+    base = n.to(kind) if ctx.by_size else torch.ones(len(n), dtype=kind)
     trains = all(part.trains for part in ctx.parts)
-    steps = torch.from_numpy(ctx.solver.lengths(n)) if trains else torch.ones_like(ids)
-    return replace(ctx, clients=ids, prior=base / base.sum(), steps=steps)
+    steps = torch.from_numpy(ctx.solver.lengths(n.numpy())) if trains else torch.ones_like(n)
+    return replace(ctx, clients=clients, prior=base / base.sum(), steps=steps)
 
 
 def average_buffers(buffers: Tensor, weights: Tensor, ctx: Context) -> Tensor | None:

@@ -30,13 +30,15 @@ from fedparity.core.state import SCHEMA, ClientStore, Kept, RunState
 from fedparity.engines import auto
 from fedparity.engines.door import Door
 from fedparity.engines.evaluation import Values
-from fedparity.engines.setup import Setup, intraop
+from fedparity.engines.setup import Ids, Setup, intraop
 from fedparity.engines.simulation import Simulation
 from fedparity.errors import FedparityError, InputError
 from fedparity.metrics import SUMMARIES, ClientFrame, summary_value
 
 PAUSE = 10.0
 """Seconds between checkpoints when the experiment does not name rounds."""
+AHEAD = 16
+"""Rounds whose cohorts are drawn at once."""
 MOST_EMPTY = 20
 """Empty rounds in a row after which a run gives up."""
 
@@ -74,6 +76,7 @@ class Run:
         self.lstar: pd.DataFrame | None = None
         self.history = History(experiment.federation.names)
         self._last_saved = time.monotonic()
+        self._drawn: dict[int, Ids] = {}
 
     def start(self) -> Result:
         """Run from the first round."""
@@ -166,12 +169,19 @@ class Run:
         """Move the state by one round."""
         experiment, t = self.experiment, state.round + 1
         ctx = replace(self.context, round=t, lr=experiment.solver.rate(t), x=state.server.x)
-        cohort = torch.from_numpy(experiment.sample(t))
+        cohort = torch.from_numpy(self._cohort(t))
         server, replies = experiment.setup.algorithm.round(
             state.server, cohort, self.door.ask, ctx, experiment.server_lr
         )
         state.server, state.round = server, t
         state.empty = state.empty + 1 if replies is None else 0
+
+    def _cohort(self, round: int) -> Ids:
+        """Return the cohort of a round; between training, drawing one costs as much as several."""
+        if round not in self._drawn:
+            last = max(round, min(round + AHEAD - 1, self.experiment.rounds))
+            self._drawn = {t: self.experiment.sample(t) for t in range(round, last + 1)}
+        return self._drawn.pop(round)
 
     def _lstar(self) -> pd.DataFrame | None:
         """Return L*, kept with the run so that a resume finds the same."""

@@ -10,7 +10,7 @@ computed on all examples of the chunk at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,8 +71,7 @@ class Stack(Lane):
         self.seed = as_tensor(setup.seeds(down, clients, "client"))
         self._uneven = bool((lengths != self.longest).any())
         self._full_batch = False
-        self._buffers = torch.zeros(len(clients), 0)
-        if down.phase != "train":
+        if down.phase != "train" or not self.algorithm.trains:
             return
         if plan is None:
             plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
@@ -85,7 +84,7 @@ class Stack(Lane):
             ordered = (self.longest, *rows[:, 0].shape)
             self._targets = taken(self.data.y, flat.flatten(), ordered).unbind()
             self._mask = None if plan.mask.all() else torch.from_numpy(plan.mask)
-            self._even = weights_of(rows[:, 0].shape, None, self.data.x.dtype)
+            self._even = even_weights(*rows[:, 0].shape, self.data.x.dtype)
         if self.layout.buffers and self._partial(sizes, plan):
             raise InputError(
                 "engine 'vmap' cannot pad batches of a model with BatchNorm statistics: "
@@ -111,7 +110,8 @@ class Stack(Lane):
 
     def begin(self, y: Tensor, buffers: Tensor) -> None:
         self._buffers = buffers.expand(len(self.clients), -1)
-        self.setup.module.train()
+        if self.chain is None:
+            self.setup.module.train()
         # Slot by slot in memory of their own: products can then be added to them directly.
         self._slots = self._leaves(
             v.clone(memory_format=torch.contiguous_format) for v in self.layout.views(y)
@@ -378,10 +378,16 @@ class Stack(Lane):
         return output
 
 
+@lru_cache(maxsize=4)
+def even_weights(clients: int, batch: int, dtype: torch.dtype) -> Tensor:
+    """Return each example's share ``[m, B]`` in its client's mean, where nothing is padding."""
+    return torch.full((clients, batch), 1 / batch, dtype=dtype)
+
+
 def weights_of(shape: tuple[int, ...], mask: Tensor | None, dtype: torch.dtype) -> Tensor:
     """Return each example's share ``[m, B]`` in its client's mean; 0 where it is padding."""
     if mask is None:
-        return torch.full(shape, 1 / shape[1], dtype=dtype)
+        return even_weights(*shape, dtype)
     return mask / mask.sum(1, keepdim=True).clamp_min(1).to(dtype)
 
 

@@ -142,7 +142,7 @@ class VmapEngine(Engine):
         Planning is many short operations: workers side by side would wait for each other.
         """
         solver, sizes = self.setup.solver, self.setup.federation.train.sizes[clients]
-        if down.phase != "train" or solver.batch is None:
+        if down.phase != "train" or solver.batch is None or not self.setup.algorithm.trains:
             return None
         if len(sizes) * int(solver.lengths(sizes).max()) * solver.width(sizes) > PLANNED:
             return None
