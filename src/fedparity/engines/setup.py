@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -49,7 +50,11 @@ class Setup:
 
     def lengths(self, clients: Ids) -> Ids:
         """Return the local steps of these clients; one where a part makes the update itself."""
-        sizes = self.federation.train.sizes[clients]
+        return self._lengths[clients]
+
+    @cached_property
+    def _lengths(self) -> Ids:
+        sizes = self.federation.train.sizes
         return self.solver.lengths(sizes) if self.algorithm.trains else np.ones_like(sizes)
 
     def seeds(self, down: Down, clients: Ids, purpose: str) -> Keys:

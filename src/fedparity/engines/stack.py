@@ -68,7 +68,7 @@ class Stack(Lane):
         lengths = setup.lengths(clients)
         self.longest = int(lengths.max())
         self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
-        self.seed = as_tensor(setup.seeds(down, clients, "client"))
+        self._round = down
         self._uneven = bool((lengths != self.longest).any())
         self._full_batch = False
         if down.phase != "train" or not self.algorithm.trains:
@@ -98,6 +98,10 @@ class Stack(Lane):
             return bool((sizes != sizes[0]).any())
         # A client that has finished its steps has an empty row, and keeps its buffers.
         return bool((plan.mask.any(-1) & ~plan.mask.all(-1)).any())
+
+    @cached_property
+    def seed(self) -> Tensor:  # type: ignore[override]
+        return as_tensor(self.setup.seeds(self._round, self.clients, "client"))
 
     def spread(self, x: Tensor) -> Tensor:
         return x.expand(len(self.clients), -1)

@@ -115,7 +115,7 @@ class VmapEngine(Engine):
         known = None if facts is None else {key: value[these] for key, value in facts.items()}
         if plan is not None:
             sizes = setup.federation.train.sizes[clients[rows]]
-            steps = int(setup.solver.lengths(sizes).max())
+            steps = int(setup.lengths(clients[rows]).max())
             plan = plan.of(rows, steps, setup.solver.width(sizes))
         lane = self._lane(setup, own, clients[rows], known, room, plan)
         mine = buffers[these] if buffers.dim() == 2 else buffers
@@ -144,7 +144,7 @@ class VmapEngine(Engine):
         solver, sizes = self.setup.solver, self.setup.federation.train.sizes[clients]
         if down.phase != "train" or solver.batch is None or not self.setup.algorithm.trains:
             return None
-        if len(sizes) * int(solver.lengths(sizes).max()) * solver.width(sizes) > PLANNED:
+        if len(sizes) * int(self.setup.lengths(clients).max()) * solver.width(sizes) > PLANNED:
             return None
         return solver.batches(self.setup.seeds(down, clients, "batches"), sizes)
 
