@@ -26,6 +26,9 @@ from fedparity.data.partition import (
 from fedparity.data.split import Ints, room_for
 from fedparity.errors import InputError
 
+AT_ONCE = 1024
+"""Images that become numbers at once: as bytes they are in no memory but the cache."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
@@ -188,11 +191,15 @@ class Dataset:
     def _take(self, rows: Ints) -> Tensor:
         if not self.pixels:
             return build.floats(self.x[rows])
-        bytes_ = torch.from_numpy(self.x[rows])
-        x = room_for(bytes_.shape, torch.float32).copy_(bytes_).div_(255)
+        x = room_for((len(rows), *self.x.shape[1:]), torch.float32)
+        mean = deviation = None
         if self.moments is not None:
             mean, deviation = (torch.from_numpy(m).float().view(-1, 1, 1) for m in self.moments)
-            x.sub_(mean).div_(deviation)
+        for start in range(0, len(rows), AT_ONCE):
+            some = x[start : start + AT_ONCE]
+            some.copy_(torch.from_numpy(self.x[rows[start : start + AT_ONCE]])).div_(255)
+            if mean is not None and deviation is not None:
+                some.sub_(mean).div_(deviation)
         return x
 
     def _recipe(

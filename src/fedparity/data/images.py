@@ -10,7 +10,7 @@ import torch
 
 from fedparity import spec
 from fedparity.data import cifar
-from fedparity.data.dataset import Dataset
+from fedparity.data.dataset import AT_ONCE, Dataset
 from fedparity.data.folder import find
 from fedparity.data.idx import read_idx
 from fedparity.data.npz import read_npz
@@ -43,24 +43,24 @@ def image_dataset(
         natural_names=natural_names,
         held_out=held_out,
         pixels=True,
-        moments=moments(x[~held_out]) if normalise else None,
+        moments=moments(x, ~held_out) if normalise else None,
         recipe=str(spec.Spec(name, {"normalise": normalise})),
     )
 
 
-def moments(x: Bytes) -> tuple[Channels, Channels]:
-    """Return mean and standard deviation of each channel of ``x / 255``, from its histogram."""
+def moments(x: Bytes, of: npt.NDArray[np.bool_]) -> tuple[Channels, Channels]:
+    """Return mean and standard deviation of each channel of ``x[of] / 255``, from its histogram."""
     level = np.arange(256) / 255
-    means, deviations = [], []
-    for channel in range(x.shape[1]):
-        # torch counts bytes as they are, numpy would make integers of eight bytes of them first.
-        bytes_ = torch.from_numpy(np.ascontiguousarray(x[:, channel]).ravel())
-        count = torch.bincount(bytes_, minlength=256).numpy()
-        mean = (count * level).sum() / count.sum()
-        deviation = np.sqrt((count * (level - mean) ** 2).sum() / count.sum())
-        means.append(mean)
-        deviations.append(deviation if deviation > 0 else 1.0)
-    return np.asarray(means), np.asarray(deviations)
+    count = np.zeros((x.shape[1], 256), dtype=np.int64)
+    for start in range(0, len(x), AT_ONCE):
+        some = x[start : start + AT_ONCE][of[start : start + AT_ONCE]]
+        for channel, seen in enumerate(count):
+            # torch counts bytes as they are, numpy would make integers of eight bytes of them.
+            pixels = torch.from_numpy(np.ascontiguousarray(some[:, channel]).ravel())
+            seen += torch.bincount(pixels, minlength=256).numpy()
+    mean = (count * level).sum(1) / count.sum(1)
+    deviation = np.sqrt((count * (level - mean[:, None]) ** 2).sum(1) / count.sum(1))
+    return mean, np.where(deviation > 0, deviation, 1.0)
 
 
 def read_mnist_like(
