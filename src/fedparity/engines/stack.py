@@ -146,8 +146,9 @@ class Stack(Lane):
 
     def _leaves(self, pieces: Iterable[Tensor]) -> Pieces:
         """Return the pieces, recorded by autograd unless the chain does without."""
-        recorded = self.chain is None
-        return tuple(piece.detach().requires_grad_(recorded) for piece in pieces)
+        if self.chain is not None:
+            return tuple(pieces)
+        return tuple(piece.detach().requires_grad_() for piece in pieces)
 
     def end(self) -> Tensor:
         return self._buffers

@@ -11,8 +11,8 @@ import pandas as pd
 
 from fedparity.errors import InputError, unknown
 from fedparity.metrics.gaps import LevellingDown, Pareto, levelling_down, loss_gap, pareto
-from fedparity.metrics.summaries import SUMMARIES, Column, Split, Summary
-from fedparity.metrics.vectors import Direction
+from fedparity.metrics.summaries import SUMMARIES, Column, Split
+from fedparity.metrics.vectors import Direction, FloatArray
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 ROUNDING = 1e-6
@@ -108,11 +108,15 @@ class ClientFrame:
         accuracy); summaries that are not defined are NaN (the sample variance of one client).
         """
         _check_name("split", split, SPLITS)
-        values = {
-            name: self._value(summary, split)
+        wanted = {
+            name: summary
             for name, summary in SUMMARIES.items()
             if self._column(summary.column, split) in self._frame and summary.split in (None, split)
         }
+        # Many summaries are of the same column.
+        read = {c: self._arrays(c, split) for c in {s.column for s in wanted.values()}}
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = {name: s.statistic(*read[s.column]) for name, s in wanted.items()}
         return pd.Series(values, name=split, dtype=np.float64)
 
     def worst(
@@ -193,11 +197,11 @@ class ClientFrame:
             kept &= self._frame[f"{split}_lstar"].notna()
         return numbers[kept] * 100 if column == "accuracy" else numbers[kept]
 
-    def _value(self, summary: Summary, split: Split) -> float:
-        numbers = self._numbers(summary.column, split)
+    def _arrays(self, column: Column, split: Split) -> tuple[FloatArray, FloatArray]:
+        """Return a column's numbers, and the examples of the clients that have one."""
+        numbers = self._numbers(column, split)
         examples = self._frame.loc[numbers.index, f"n_{split}"]
-        with np.errstate(invalid="ignore", over="ignore"):
-            return summary.statistic(np.asarray(numbers), np.asarray(examples, np.float64))
+        return np.asarray(numbers), np.asarray(examples, np.float64)
 
     @staticmethod
     def _column(column: Column, split: Split) -> str:
@@ -217,7 +221,8 @@ def summary_value(frame: ClientFrame, name: str, *, split: Split = "test") -> fl
         raise InputError(f"{name} is a summary of the {summary.split} split, not of {split}")
     if frame._column(summary.column, split) not in frame._frame:
         raise InputError(f"{name} needs the column {frame._column(summary.column, split)}")
-    return frame._value(summary, split)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return summary.statistic(*frame._arrays(summary.column, split))
 
 
 def _check_name(kind: str, name: str, known: Collection[str]) -> None:
