@@ -176,7 +176,8 @@ class FedFV(Part):
             conflicts = who & (products < 0)
             if not bool(conflicts.any()):
                 continue
-            total = mixture(conflicts.double(), past)
+            rows = conflicts.nonzero()[:, 0]
+            total = mixture(torch.ones(len(rows), dtype=torch.float64), past, rows)
             g.sub_(total, alpha=float(products[conflicts].sum() / (total @ total)))
         return g
 
@@ -242,7 +243,17 @@ def project(gram: Matrix, targets: Ids, projected: Rows) -> Matrix:
 
 def gram_matrix(updates: Tensor) -> Tensor:
     """Return the inner products of all pairs of rows, in float64."""
-    return _summed(updates, lambda wide, _: wide @ wide.T)
+    half = len(updates) // 2
+
+    def term(wide: Tensor, _: slice) -> Tensor:
+        found = wide.new_zeros(len(wide), len(wide))
+        torch.mm(wide[:half], wide.T, out=found[:half])
+        torch.mm(wide[half:], wide[half:].T, out=found[half:, half:])
+        return found
+
+    found = _summed(updates, term)
+    found[half:, :half] = found[:half, half:].T  # the same products, a quarter of all
+    return found
 
 
 def inner_products(updates: Tensor, g: Tensor) -> Tensor:
@@ -250,10 +261,10 @@ def inner_products(updates: Tensor, g: Tensor) -> Tensor:
     return _summed(updates, lambda wide, columns: wide @ g[columns])
 
 
-def mixture(coefficients: Tensor, updates: Tensor) -> Tensor:
-    """Return the combination of the rows with these coefficients, in float64."""
+def mixture(coefficients: Tensor, updates: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Return the combination of all or some rows with these coefficients, in float64."""
     found = torch.empty(updates.shape[1], dtype=torch.float64)
-    for _ in _wide(updates, lambda wide, c: torch.mv(wide.T, coefficients, out=found[c])):
+    for _ in _wide(updates, lambda wide, c: torch.mv(wide.T, coefficients, out=found[c]), rows):
         pass
     return found
 
@@ -263,13 +274,17 @@ def _summed(updates: Tensor, term: Callable[[Tensor, slice], Tensor]) -> Tensor:
     return functools.reduce(Tensor.add_, _wide(updates, term))
 
 
-def _wide(updates: Tensor, one: Callable[[Tensor, slice], Tensor]) -> Iterator[Tensor]:
+def _wide(
+    updates: Tensor, one: Callable[[Tensor, slice], Tensor], rows: Tensor | None = None
+) -> Iterator[Tensor]:
     """Go through the updates in float64, a block of columns at a time, on all cores."""
-    width = max(1, BLOCK // len(updates))
+    width = max(1, BLOCK // (len(updates) if rows is None else len(rows)))
     blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
 
     def converted(piece: int, room: Tensor) -> Tensor:
         narrow = updates[:, blocks[piece]]
+        if rows is not None:
+            narrow = narrow.index_select(0, rows)
         wide = room.resize_(narrow.shape).copy_(narrow)
         return one(wide, blocks[piece])
 
