@@ -7,6 +7,7 @@ runs the mlp workload on random images under the clock and prints one line of JS
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -41,6 +42,9 @@ def write_images(folder: Path) -> None:
 def watched_run(folder: Path, rounds: int) -> None:
     """Run the command line under the clock in this process and tell seconds by phase."""
     from fedparity.cli import main
+    from fedparity.cli.entry import SELDOM
+
+    gc.set_threshold(SELDOM)  # the command does so before it imports what is watched here
     from fedparity.core.rundir import RunDir
     from fedparity.engines.simulation import Simulation
     from fedparity.profiling.clock import Clock, watched

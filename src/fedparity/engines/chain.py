@@ -70,13 +70,26 @@ class Chain:
 
     @torch.no_grad()
     def descend(
-        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor, lr: float
-    ) -> None:
-        """Take the step ``- lr * gradient``, in place and without storing the gradient."""
+        self,
+        parameters: Pieces,
+        x: Tensor,
+        target: Tensor,
+        share: Tensor,
+        lr: float,
+        in_place: bool = True,
+    ) -> Pieces:
+        """Take the step ``- lr * gradient``, without storing the gradient; return where it leads.
+
+        Not ``in_place``, the parameters may be those of a model that all clients share.
+        """
+        found = list(parameters)
         for place, bias, g, read in self._backward(parameters, x, target, share):
-            parameters[place].baddbmm_(g.transpose(1, 2), read, alpha=-lr)
+            weight, out = parameters[place], parameters[place] if in_place else None
+            found[place] = torch.baddbmm(weight, g.transpose(1, 2), read, alpha=-lr, out=out)
             if bias:
-                parameters[place + 1].sub_(g.sum(1), alpha=lr)
+                out = parameters[place + 1] if in_place else None
+                found[place + 1] = torch.sub(parameters[place + 1], g.sum(1), alpha=lr, out=out)
+        return tuple(found)
 
     def _backward(
         self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor

@@ -57,7 +57,8 @@ class FullBatches(Stack):
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
         gradient, _ = self._gradient(self._slots, step, tree, down, factor)
-        descend(self._slots, gradient, down.lr)
+        self._slots = descend(self._slots, gradient, down.lr, in_place=self._own)
+        self._own = True
 
     def blocks(self, data: Split) -> list[Block]:
         width = block_rows(data.x, BLOCK) if len(data) else 1

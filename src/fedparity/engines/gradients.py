@@ -22,6 +22,9 @@ def gradient_of(
 
 
 @torch.no_grad()
-def descend(parameters: Pieces, gradient: Pieces, lr: float) -> None:
-    """Take the step ``- lr * gradient``, in place."""
+def descend(parameters: Pieces, gradient: Pieces, lr: float, in_place: bool = True) -> Pieces:
+    """Take the step ``- lr * gradient`` and return where it leads."""
+    if not in_place:
+        return torch._foreach_add(parameters, gradient, alpha=-lr)
     torch._foreach_add_(parameters, gradient, alpha=-lr)
+    return parameters

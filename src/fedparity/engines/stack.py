@@ -114,12 +114,13 @@ class Stack(Lane):
 
     def begin(self, y: Tensor, buffers: Tensor) -> None:
         self._buffers = buffers.expand(len(self.clients), -1)
-        if self.chain is None:
+        pieces = self.layout.views(y)
+        # A chain's first step makes the clients' own parameters, and later ones add to them.
+        self._own = self.chain is None
+        if self._own:
             self.setup.module.train()
-        # Slot by slot in memory of their own: products can then be added to them directly.
-        self._slots = self._leaves(
-            v.clone(memory_format=torch.contiguous_format) for v in self.layout.views(y)
-        )
+            pieces = [piece.clone(memory_format=torch.contiguous_format) for piece in pieces]
+        self._slots = self._leaves(pieces)
 
     def stand(self) -> Tensor:
         return self.layout.join(self._slots, torch.Size([len(self.clients)])).detach()
@@ -134,7 +135,9 @@ class Stack(Lane):
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
         if self.chain is not None:
-            self.chain.descend(self._slots, *self.batch(step, factor), down.lr)
+            batch = self.batch(step, factor)
+            self._slots = self.chain.descend(self._slots, *batch, down.lr, in_place=self._own)
+            self._own = True
         else:
             gradient, _ = self._gradient(self._slots, step, tree, down, factor)
             descend(self._slots, gradient, down.lr)
