@@ -89,9 +89,9 @@ def measure(rounds: int = ROUNDS) -> Section:
         f"clients on validation and test every {EVERY}, from the start of the process to its end "
         f"({whole:.1f} s). Arithmetic is the time inside forward and backward passes, steps, "
         "updates, their average and evaluations, as `fedparity profile` measures them (the Python "
-        "of these functions included; clients run side by side). With copying the model to the "
-        "clients and gathering batches, which the hand-written arithmetic does too, it is "
-        f"{wider:.1f} %.",
+        "of these functions included; clients run side by side; the first step writes every "
+        "client's own parameters, so no copy comes before it). With gathering batches and handing "
+        f"out the model, which the hand-written arithmetic does too, it is {wider:.1f} %.",
         ("phase", "seconds", "share"),
     )
     for phase, value in sorted(seconds.items(), key=lambda item: -item[1]):

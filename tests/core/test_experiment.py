@@ -13,7 +13,7 @@ from torch import nn
 
 import fedparity as fp
 from fedparity.core.experiment import Experiment
-from fedparity.core.run import MOST_EMPTY
+from fedparity.core.run import AHEAD, MOST_EMPTY, Run
 from fedparity.errors import FedparityError, InputError
 from fedparity.testing import unlike_clients
 
@@ -45,6 +45,16 @@ def test_a_cohort_is_ascending_without_repetition_and_its_own_each_round():
     assert all(len(c) == 10 and (np.diff(c) > 0).all() for c in drawn)
     assert all(a.tolist() != b.tolist() for a, b in pairwise(drawn))
     assert many.sample(1).tolist() == drawn[0].tolist()
+
+
+@pytest.mark.parametrize("ahead", [1, 3, AHEAD])
+def test_a_run_that_draws_ahead_has_the_cohorts_of_the_experiment(ahead):
+    many = experiment(unlike_clients((5,) * 30), cohort=10, rounds=5)
+    run = Run(many)
+    run.ahead = ahead
+    for t in (1, 2, 3, 4, 5, 6, 2):  # past the end, and back as a resume may go
+        assert run._cohort(t).tolist() == many.sample(t).tolist()
+        assert len(run.drawn) < ahead
 
 
 def test_uniform_sampling_draws_clients_equally_often(unlike):

@@ -16,7 +16,9 @@ from fedparity.data import (
     Dirichlet,
     Symmetric,
     data_dir,
+    dataset,
     datasets,
+    images,
     load,
     rebuild,
 )
@@ -254,7 +256,10 @@ def test_a_missing_dataset_says_where_it_was_looked_for_and_how_to_get_it(name, 
     assert "\n" not in message
 
 
-def test_images_are_scaled_and_may_be_normalised(tmp_path):
+@pytest.mark.parametrize("at_once", [7, 1024])
+def test_images_are_scaled_and_may_be_normalised(tmp_path, monkeypatch, at_once):
+    for module in (dataset, images):
+        monkeypatch.setattr(module, "AT_ONCE", at_once)
     write_mnist(tmp_path)
     plain = load("mnist", tmp_path).split("iid", clients=2, official=True)
     assert plain.shape == (1, 28, 28)

@@ -1,9 +1,10 @@
 """Where the examples of a client lie in memory."""
 
 import numpy as np
+import pytest
 import torch
 
-from fedparity.data.split import LINE, Split
+from fedparity.data.split import LINE, Split, room_for
 
 
 def unaligned(rows, width):
@@ -24,3 +25,14 @@ def test_other_rows_are_copied_to_the_beginning_of_a_line():
     inputs, _ = split.aligned(1)
     assert inputs.data_ptr() % LINE == 0
     assert torch.equal(inputs, x[2:])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (5,), (7, 2, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_room_for_examples_begins_a_line_and_holds_them(shape, dtype):
+    room = room_for(shape, dtype)
+    assert room.shape == shape
+    assert room.dtype == dtype
+    assert room.data_ptr() % LINE == 0 or not room.numel()
+    values = torch.arange(room.numel(), dtype=dtype).view(shape)
+    assert torch.equal(room.copy_(values), values)

@@ -9,6 +9,7 @@ from nets import Tied, conv, normed
 
 import fedparity as fp
 from fedparity.core.experiment import Experiment
+from fedparity.engines import vmapped
 from fedparity.testing import Bench, unlike_clients
 
 PARTS = "qffl(q=1)+prox+momentum"
@@ -173,3 +174,11 @@ def test_a_clients_update_does_not_depend_on_who_else_is_asked(unlike):
     for k in range(4):
         alone = moved(unlike, "mlp(hidden=4)", solver, "loop", "fedavg", rounds=0).advance([k])
         assert torch.equal(alone.deltas[0], together.deltas[k])
+
+
+@pytest.mark.parametrize("solver", [fp.Solver(lr=0.1, steps=5, batch=3), fp.Solver(batch=4)])
+def test_it_does_not_matter_who_plans_the_batches(unlike, solver, monkeypatch):
+    together = moved(unlike, "linear", solver, "vmap", chunk=2)
+    monkeypatch.setattr(vmapped, "PLANNED", 0)  # every chunk its own
+    apart = moved(unlike, "linear", solver, "vmap", chunk=2)
+    assert torch.equal(together.server.x, apart.server.x)

@@ -53,6 +53,23 @@ def test_its_gradient_and_its_step_are_those_of_autograd(model):
     torch.testing.assert_close(fast.stand(), plain.stand(), rtol=0, atol=1e-14)
     by_hand = y - 0.1 * plain.gradient(y, 0, tree, down)[0]
     torch.testing.assert_close(fast.stand(), by_hand, rtol=0, atol=1e-14)
+    for lane in (plain, fast):  # from now on in place
+        lane.descend(1, tree, down, None)
+    twice = by_hand - 0.1 * plain.gradient(by_hand, 1, tree, down)[0]
+    torch.testing.assert_close(fast.stand(), twice, rtol=0, atol=1e-14)
+    torch.testing.assert_close(plain.stand(), twice, rtol=0, atol=1e-14)
+
+
+def test_training_leaves_the_shared_model_as_it_is():
+    made = setup("mlp(hidden=4)")
+    down, clients = down_of(made), torch.arange(len(made.federation)).numpy()
+    before = down.x.clone()
+    lane = Stack(made, down, clients, chain=Chain.of(made))
+    lane.begin(lane.spread(down.x), down.buffers)
+    for step in range(2):
+        lane.descend(step, {}, down, None)
+    assert torch.equal(down.x, before)
+    assert not torch.equal(lane.stand()[0], before)
 
 
 @pytest.mark.parametrize(

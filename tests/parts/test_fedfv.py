@@ -314,3 +314,18 @@ def test_a_forked_child_has_workers_of_its_own(monkeypatch):
         os.waitpid(child, 0)
     assert done
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 8])
+def test_the_gram_matrix_of_few_updates(m):
+    updates = torch.randn(m, 40, generator=torch.Generator().manual_seed(m))
+    wide = updates.double()
+    torch.testing.assert_close(gram_matrix(updates), wide @ wide.T, rtol=1e-14, atol=1e-14)
+
+
+def test_a_mixture_of_some_rows_is_that_of_all_with_zeros():
+    updates = torch.randn(5, 40, generator=torch.Generator().manual_seed(0))
+    coefficients = torch.tensor([0.0, 2.0, 0.0, -1.0, 0.0], dtype=torch.float64)
+    rows = coefficients.nonzero()[:, 0]
+    found = fedfv.mixture(coefficients[rows], updates, rows)
+    torch.testing.assert_close(found, fedfv.mixture(coefficients, updates), rtol=0, atol=1e-14)

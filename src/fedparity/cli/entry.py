@@ -31,6 +31,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     # Searching all that torch loads for cycles takes half a second, and half a second again at the
     # end. Nothing of ours is in many.
+    before = gc.get_threshold()
     gc.set_threshold(SELDOM)
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
@@ -38,7 +39,11 @@ def main(args: Sequence[str] | None = None) -> None:
     if os.getcwd() not in sys.path:
         # For models named by import path, behind all that is installed.
         sys.path.append(os.getcwd())
-    sys.exit(_code(given or ["--help"]))
+    try:
+        code = _code(given or ["--help"])
+    finally:
+        gc.set_threshold(*before)
+    sys.exit(code)
 
 
 def _code(args: list[str]) -> int:

@@ -185,7 +185,7 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
 
 
 def _plain_steps(lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor) -> Tensor:
-    """Take steps ``y - lr * g``, in place; return the first ``y``."""
+    """Take steps ``y - lr * g`` where the lane stands; return the first ``y``."""
     first, factor = anchor, None
     if scaling := lane.algorithm.having("grad"):
         found = partial(_factor, lane, down)

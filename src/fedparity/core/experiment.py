@@ -202,7 +202,7 @@ class Experiment:
 
     def context(self, x: Tensor) -> Context:
         """Return the server's view before the first round."""
-        sizes = torch.from_numpy(self.federation.train.sizes)
+        sizes = torch.from_numpy(self.federation.train.sizes.copy())
         everyone = torch.arange(len(sizes))
         return Context(
             round=0,

@@ -76,7 +76,7 @@ class Run:
         self.lstar: pd.DataFrame | None = None
         self.history = History(experiment.federation.names)
         self._last_saved = time.monotonic()
-        self._drawn: dict[int, Ids] = {}
+        self.ahead, self.drawn = AHEAD, dict[int, Ids]()
 
     def start(self) -> Result:
         """Run from the first round."""
@@ -178,10 +178,12 @@ class Run:
 
     def _cohort(self, round: int) -> Ids:
         """Return the cohort of a round; between training, drawing one costs as much as several."""
-        if round not in self._drawn:
-            last = max(round, min(round + AHEAD - 1, self.experiment.rounds))
-            self._drawn = {t: self.experiment.sample(t) for t in range(round, last + 1)}
-        return self._drawn.pop(round)
+        experiment = self.experiment
+        if round not in self.drawn:
+            ahead = self.ahead if experiment.cohort_size < len(experiment.federation) else 1
+            last = max(round, min(round + ahead - 1, experiment.rounds))
+            self.drawn = {t: experiment.sample(t) for t in range(round, last + 1)}
+        return self.drawn.pop(round)
 
     def _lstar(self) -> pd.DataFrame | None:
         """Return L*, kept with the run so that a resume finds the same."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -103,11 +102,8 @@ class RunDir:
 
     def note(self, **entry: Any) -> None:
         """Append one line to the log, in one write."""
-        log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            os.write(log, (json.dumps(entry) + "\n").encode())
-        finally:
-            os.close(log)
+        with open(self.log, "ab") as log:
+            log.write((json.dumps(entry) + "\n").encode())
 
     def trim_log(self, round: int) -> None:
         """Drop what was logged after the round a run is resumed from."""

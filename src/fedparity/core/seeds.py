@@ -79,7 +79,7 @@ def seed_for(run: int, purpose: str, round: int = 0, client: int = 0) -> int:
     >>> seed_for(0, "batches", 3, 7) == seed_for(0, "batches", 3, 7) != seed_for(0, "batches", 3, 8)
     True
     """
-    return _seed(_key(run, purpose, round), client)
+    return _seed(_key(run, purpose, round), int(client))
 
 
 def generator(run: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:

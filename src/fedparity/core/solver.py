@@ -20,6 +20,8 @@ from fedparity.core.seeds import Keys, permutations
 
 Slots = tuple[Tensor, ...]
 Indices = npt.NDArray[np.int64]
+KEPT = 1 << 14
+"""Places of a client's batches up to which they are remembered from round to round."""
 
 
 @record(frozen=True)
@@ -124,7 +126,8 @@ class Solver:
         for size in n[:1] if alike else np.unique(n):
             rows = slice(None) if alike else np.flatnonzero(n == size)
             steps = int(lengths[rows][0])
-            cuts = _cuts(int(size), steps, self.batch, shape[2])
+            cut = _cuts if steps * shape[2] <= KEPT else _cuts.__wrapped__
+            cuts = cut(int(size), steps, self.batch, shape[2])
             orders = permutations(seeds[rows], cuts.epochs, int(size), cuts.used)
             index[rows, :steps] = orders.reshape(len(orders), -1).take(cuts.place, axis=1)
             mask[rows, :steps] = cuts.inside

@@ -81,8 +81,10 @@ class Stack(Lane):
             rows = plan.index + self.data.offsets[clients][:, None, None]
             flat = torch.from_numpy(rows.swapaxes(0, 1).reshape(self.longest, -1))
             self._rows = flat.unbind()
-            ordered = (self.longest, *rows[:, 0].shape)
-            self._targets = taken(self.data.y, flat.flatten(), ordered).unbind()
+            self._targets = None
+            if self.data.y.dim() == 1:  # as small as the plan itself
+                ordered = (self.longest, *rows[:, 0].shape)
+                self._targets = taken(self.data.y, flat.flatten(), ordered).unbind()
             self._mask = None if plan.mask.all() else torch.from_numpy(plan.mask)
             self._even = even_weights(*rows[:, 0].shape, self.data.x.dtype)
         if self.layout.buffers and self._partial(sizes, plan):
@@ -169,7 +171,10 @@ class Stack(Lane):
             if self._mask is not None:
                 share = weights_of(lead, self._mask[:, step], share.dtype)
             inputs = taken(self.data.x, rows, lead, self._inputs)
-            target = self._targets[step]
+            if self._targets is not None:
+                target = self._targets[step]
+            else:
+                target = taken(self.data.y, rows, lead)
         return inputs, target, share if factor is None else share * factor[:, None]
 
     @cached_property

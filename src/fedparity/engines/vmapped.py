@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,7 +31,7 @@ FLOATS = 1 << 25
 """Numbers a chunk may hold at once (parameters, gradients and inputs of its clients)."""
 
 PLANNED = 1 << 20
-"""Examples of a round, padding included, up to which batches are planned for all at once."""
+"""Examples in the plan of a round, or permuted for it, up to which all are planned at once."""
 
 SHARE = 1 << 19
 """Input numbers of a block of the loss pass: a cohort has little, and every worker wants some."""
@@ -137,16 +138,24 @@ class VmapEngine(Engine):
         return Stack(setup, down, clients, facts, self.chain, room, plan)
 
     def _plan(self, down: Down, clients: Ids) -> BatchPlan | None:
-        """Plan the batches of all at once, unless padding would take much memory.
+        """Plan the batches of all at once, unless that takes much memory.
 
         Planning is many short operations: workers side by side would wait for each other.
         """
-        solver, sizes = self.setup.solver, self.setup.federation.train.sizes[clients]
-        if down.phase != "train" or solver.batch is None or not self.setup.algorithm.trains:
+        setup, solver = self.setup, self.setup.solver
+        if down.phase != "train" or solver.batch is None or not setup.algorithm.trains:
             return None
-        if len(sizes) * int(self.setup.lengths(clients).max()) * solver.width(sizes) > PLANNED:
+        sizes = setup.federation.train.sizes[clients]
+        planned = len(sizes) * int(setup.lengths(clients).max()) * solver.width(sizes)
+        if max(planned, int(self._permuted[clients].sum())) > PLANNED:
             return None
-        return solver.batches(self.setup.seeds(down, clients, "batches"), sizes)
+        return solver.batches(setup.seeds(down, clients, "batches"), sizes)
+
+    @cached_property
+    def _permuted(self) -> Ids:
+        """The numbers that each client's permutations of a round hold."""
+        sizes, lengths = self.setup.federation.train.sizes, self.setup.solver.lengths
+        return sizes * -(-lengths(sizes) // -(-sizes // _batch(self.setup)))
 
     def _facts(self, down: Down, clients: Ids, buffers: Tensor) -> dict[str, Tensor] | None:
         """Measure losses in one pass over pooled examples, if all start from the same model."""

@@ -76,6 +76,7 @@ def profile(experiment: Experiment, rounds: int = 20) -> Profile:
         state = run.open()
         try:
             unwatched = _unwatched(run, state, rounds)
+            run.ahead, run.drawn = rounds, {}  # as many cohorts are drawn as rounds are watched
             with watched(clock, places(trial.setup.algorithm)):
                 for _ in range(rounds):
                     run.round(state)
