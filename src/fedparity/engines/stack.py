@@ -10,10 +10,9 @@ computed on all examples of the chunk at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
@@ -28,6 +27,7 @@ from fedparity.data import Split
 from fedparity.engines.chain import Chain
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.gradients import Pieces, descend, gradient_of
+from fedparity.engines.padding import even_weights, padded, taken, weights_of
 from fedparity.engines.setup import Ids, Setup, known_lstar
 from fedparity.errors import InputError
 
@@ -389,41 +389,3 @@ class Stack(Lane):
         tensors = {**self.layout.parameters(y), **self.layout.buffer_tensors(buffers)}
         output: Tensor = functional_call(self.setup.module, tensors, (inputs,))
         return output
-
-
-@lru_cache(maxsize=4)
-def even_weights(clients: int, batch: int, dtype: torch.dtype) -> Tensor:
-    """Return each example's share ``[m, B]`` in its client's mean, where nothing is padding."""
-    return torch.full((clients, batch), 1 / batch, dtype=dtype)
-
-
-def weights_of(shape: tuple[int, ...], mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Return each example's share ``[m, B]`` in its client's mean; 0 where it is padding."""
-    if mask is None:
-        return even_weights(*shape, dtype)
-    return mask / mask.sum(1, keepdim=True).clamp_min(1).to(dtype)
-
-
-def padded(
-    data: Split, clients: Ids, start: int, width: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return examples ``start .. start + width`` of every client, padded, with the mask."""
-    sizes, offsets = data.sizes[clients], data.offsets[clients]
-    if len(clients) == 1 and start + width <= sizes[0]:
-        own = slice(int(offsets[0]) + start, int(offsets[0]) + start + width)
-        return data.x[own][None], data.y[own][None], None
-    place = start + np.arange(width)
-    inside = place < sizes[:, None]
-    rows = torch.from_numpy(
-        offsets[:, None] + np.minimum(place, np.maximum(sizes - 1, 0)[:, None])
-    ).clamp_max(len(data) - 1)
-    mask = None if inside.all() else torch.from_numpy(inside)
-    flat = rows.flatten()
-    return taken(data.x, flat, rows.shape), taken(data.y, flat, rows.shape), mask
-
-
-def taken(
-    values: Tensor, rows: Tensor, lead: tuple[int, ...], room: Tensor | None = None
-) -> Tensor:
-    """Return these rows in the shape ``[*lead, ...]``, in a quarter of the time of indexing."""
-    return torch.index_select(values, 0, rows, out=room).view(*lead, *values.shape[1:])
