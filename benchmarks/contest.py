@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from workloads import Workload
 
 import fedparity as fp
 from fedparity.core.run import Run
+from fedparity.engines.setup import intraop
 
 TURN = 0.1
 """Seconds a turn should last: what is faster is called several times in a row."""
@@ -30,12 +30,11 @@ class Contestant:
 
     def turn(self, calls: int) -> float:
         """Return the milliseconds of one call, of several in a row."""
-        if torch.get_num_threads() != self.threads:
-            torch.set_num_threads(self.threads)
-        began = time.perf_counter()
-        for _ in range(calls):
-            self.run()
-        return 1000 * (time.perf_counter() - began) / calls
+        with intraop(self.threads):
+            began = time.perf_counter()
+            for _ in range(calls):
+                self.run()
+            return 1000 * (time.perf_counter() - began) / calls
 
 
 def medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]:
@@ -44,23 +43,13 @@ def medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]
 
 
 def turns(
-    contestants: Sequence[Contestant], repeats: int, calls: int | None = None
+    contestants: Sequence[Contestant], repeats: int, wanted: int | None = None
 ) -> dict[str, list[float]]:
     """Return the milliseconds of every contestant's turns; they alternate, warmed up once.
 
     A turn is of so many calls, or of as many as fill its time.
     """
-    before = torch.get_num_threads()
-    try:
-        return _turns(contestants, repeats, calls)
-    finally:
-        torch.set_num_threads(before)
-
-
-def _turns(
-    contestants: Sequence[Contestant], repeats: int, wanted: int | None
-) -> dict[str, list[float]]:
-    calls = {}
+    calls: dict[str, int] = {}
     for each in contestants:
         first = each.turn(1)
         once = each.turn(1) if first < 1000 else first

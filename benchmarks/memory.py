@@ -23,6 +23,7 @@ import torch
 import fedparity as fp
 from fedparity.core.layout import Layout
 from fedparity.core.part import Context
+from fedparity.engines.setup import intraop
 from fedparity.parts import FedFV
 
 
@@ -111,6 +112,6 @@ def ask(*words: object) -> dict[str, float]:
 
 if __name__ == "__main__":
     kind, *numbers = sys.argv[1:]
-    torch.set_num_threads(1)
-    measured = {"device": device, "fedfv": fedfv}[kind](*map(int, numbers))
+    with intraop(1):
+        measured = {"device": device, "fedfv": fedfv}[kind](*map(int, numbers))
     print(json.dumps(measured))

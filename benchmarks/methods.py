@@ -80,7 +80,7 @@ def measure(names: Sequence[str], repeats: int) -> Section:
         times = turns(
             [Contestant("fedavg", runs["fedavg"]), *chain.from_iterable(pairs)],
             repeats * MORE[name],
-            calls=1,
+            wanted=1,
         )
         for runner in runs.values():
             runner.close()

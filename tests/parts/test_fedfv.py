@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import signal
@@ -33,9 +34,11 @@ def step(part: FedFV, updates: Tensor, losses: tuple[float, ...], x: Tensor | No
 
 def projected(part: FedFV, updates: Tensor, losses: tuple[float, ...]) -> Tensor:
     script = Script([part], torch.zeros_like(updates[0]), n=[1] * len(updates))
-    gram = gram_matrix(updates)
-    kept = part._internal(gram.numpy(), torch.tensor(losses), script.context)
-    return torch.from_numpy(kept) @ updates
+    gram = gram_matrix(updates.numpy())
+    found = [
+        part._internal(gram, one, torch.tensor(losses), script.context) for one in np.eye(len(gram))
+    ]
+    return torch.from_numpy(np.stack(found)) @ updates
 
 
 class Literal:
@@ -277,13 +280,16 @@ def test_window_of_the_code_needs_a_round():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_blocks_of_columns_add_up_to_the_whole(monkeypatch, dtype):
     monkeypatch.setattr(fedfv, "BLOCK", 20)  # four columns of five updates
+    monkeypatch.setattr(fedfv, "READ", 30)
     draw = torch.Generator().manual_seed(0)
     updates = torch.randn(5, 43, dtype=dtype, generator=draw)
-    mix, g = (torch.randn(n, dtype=torch.float64, generator=draw) for n in (5, 43))
-    wide = updates.double()
-    torch.testing.assert_close(fedfv.gram_matrix(updates), wide @ wide.T)
-    torch.testing.assert_close(fedfv.mixture(mix, updates), mix @ wide)
-    torch.testing.assert_close(fedfv.inner_products(updates, g), wide @ g)
+    mix, g = (torch.randn(n, dtype=torch.float64, generator=draw).numpy() for n in (5, 43))
+    narrow, wide = updates.numpy(), updates.double().numpy()
+    rounding = 300 * torch.finfo(dtype).eps
+    close = functools.partial(np.testing.assert_allclose, rtol=0, atol=rounding)
+    close(fedfv.gram_matrix(narrow), wide @ wide.T)
+    close(fedfv.mixture(mix, narrow), mix @ wide)
+    close(fedfv.inner_products(narrow, g), wide @ g)
 
 
 @pytest.mark.parametrize("tiny", [1e-2, 1e-6, 1e-10])
@@ -299,7 +305,7 @@ def test_updates_that_almost_cancel_keep_the_length_of_their_mean(tiny):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_has_workers_of_its_own(monkeypatch):
     monkeypatch.setattr(fedfv, "BLOCK", 20)
-    updates = torch.ones(5, 43)
+    updates = np.ones((5, 43))
     fedfv.gram_matrix(updates)
     child = os.fork()
     if child == 0:
@@ -319,13 +325,50 @@ def test_a_forked_child_has_workers_of_its_own(monkeypatch):
 @pytest.mark.parametrize("m", [1, 2, 3, 8])
 def test_the_gram_matrix_of_few_updates(m):
     updates = torch.randn(m, 40, generator=torch.Generator().manual_seed(m))
-    wide = updates.double()
-    torch.testing.assert_close(gram_matrix(updates), wide @ wide.T, rtol=1e-14, atol=1e-14)
+    wide = updates.double().numpy()
+    np.testing.assert_allclose(gram_matrix(wide), wide @ wide.T, rtol=1e-14, atol=1e-14)
 
 
 def test_a_mixture_of_some_rows_is_that_of_all_with_zeros():
-    updates = torch.randn(5, 40, generator=torch.Generator().manual_seed(0))
-    coefficients = torch.tensor([0.0, 2.0, 0.0, -1.0, 0.0], dtype=torch.float64)
-    rows = coefficients.nonzero()[:, 0]
+    updates = np.random.default_rng(0).normal(size=(5, 40))
+    coefficients = np.array([0.0, 2.0, 0.0, -1.0, 0.0])
+    rows = np.flatnonzero(coefficients)
     found = fedfv.mixture(coefficients[rows], updates, rows)
-    torch.testing.assert_close(found, fedfv.mixture(coefficients, updates), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found, fedfv.mixture(coefficients, updates), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 8])
+def test_projections_in_turn_are_those_of_vectors(dimension):
+    # few dimensions: updates are turned against themselves, and are still no target of their own
+    rng = np.random.default_rng(dimension)
+    turned = 0
+    for _ in range(20):
+        updates, targets = rng.normal(size=(30, dimension)), rng.permutation(30)
+        found = fedfv.project(updates @ updates.T, targets)
+        for k, update in enumerate(updates):
+            left = update.copy()
+            for j in targets:
+                turned += j == k and left @ update < 0
+                if j != k and left @ updates[j] < 0:
+                    left -= (left @ updates[j]) / (updates[j] @ updates[j]) * updates[j]
+            np.testing.assert_allclose(found[:, k] @ updates, left, rtol=0, atol=1e-12)
+    assert turned > 0 or dimension > 3
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e25])
+def test_float32_updates_of_any_length_are_averaged_as_in_float64(scale):
+    draw = torch.Generator().manual_seed(0)
+    updates = torch.randn(8, 500, dtype=torch.float64, generator=draw)
+    losses = tuple(float(i) for i in range(8))
+    wanted = step(FedFV(alpha=0.1, tau=0), updates, losses)
+    found = step(FedFV(alpha=0.1, tau=0), (scale * updates).float(), losses)
+    torch.testing.assert_close(found.double() / scale, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_past_of_huge_float32_updates_is_projected_off():
+    x = torch.zeros(2)
+    script = Script([FedFV(alpha=1, tau=1)], x, n=[1, 1], cohort=1)
+    script.play(-torch.tensor([[1e25, 0.0]]), clients=[0], loss=[1.0])
+    before = script.server.x
+    after = script.play(-torch.tensor([[-1e25, 1e25]]), clients=[1], loss=[1.0])
+    torch.testing.assert_close((before - after) / 1e25, torch.tensor([0.0, math.sqrt(2)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 
 from fedparity.core.algorithm import Algorithm
@@ -141,11 +143,15 @@ def join(trees: list[Named], stack: bool) -> Named:
 def intraop(threads: int) -> Iterator[None]:
     """Run with this many threads inside an operation, and put the old number back."""
     before = torch.get_num_threads()
-    if before == threads:
-        yield
-        return
     torch.set_num_threads(threads)
     try:
-        yield
+        with _blas().limit(limits=threads, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """Return numpy's linear algebra, whose threads spin where only one has work."""
+    return ThreadpoolController()

@@ -6,7 +6,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,15 @@ from fedparity.core.crew import Crew, cores
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
 from fedparity.core.seeds import generator
 
+Updates = npt.NDArray[np.floating[Any]]
 Matrix = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int64]
-BLOCK = 1 << 19
-"""Numbers of the updates converted to float64 at once: they stay in cache, and no second matrix is
-held."""
+T = TypeVar("T")
+BLOCK, READ = 1 << 19, 1 << 22
+"""Numbers of the updates that a worker multiplies with each other, or reads, at once: sums of more
+lose digits, and less is not worth another worker."""
 
 CANCELLED = 1e-3
 """Square of a sum of updates, to that of their lengths, below which its digits are worth a pass."""
@@ -63,9 +66,10 @@ class FedFV(Part):
     Sent up: one float more than FedAvg, the training loss. The server learns each client's loss,
     and needs individual updates. The pseudo-code of the paper says the top clients are projected;
     its text and the authors' code keep them, and so do we. An average that vanishes (all updates in
-    conflict) leaves the model where it is; an update of zero is no target. The server works in
-    float64 on the Gram matrix of the updates: projected updates are coefficients, so the cost is
-    one product of the updates with their transpose.
+    conflict) leaves the model where it is; an update of zero is no target. The server works on the
+    Gram matrix of the updates: projected updates are coefficients, in float64, so the cost is one
+    product of the updates with their transpose. Products of updates are taken in the updates' own
+    precision, block by block, and added up in float64.
 
     Examples
     --------
@@ -129,68 +133,65 @@ class FedFV(Part):
     ) -> tuple[Tensor, Tensors]:
         # Everything below is odd in the updates, so the sign of G = -D is left to the end: D is
         # projected as it is, and kept as it is.
-        weights = (w if self.mean == "given" else ctx.uniform).double().numpy()
-        gram = gram_matrix(deltas).numpy()
-        coefficients = weights @ self._internal(gram, up["loss"], ctx)
-        direction = mixture(torch.from_numpy(coefficients), deltas)
+        m = len(deltas)
+        weights = w.double().numpy() if self.mean == "given" else np.full(m, 1 / m)
+        updates = deltas.numpy()
+        gram = gram_matrix(updates)
+        direction = mixture(self._internal(gram, weights, up["loss"], ctx), updates)
 
-        t = ctx.round - 1
-        if self.tau and t >= self.tau:
-            direction = self._external(direction, deltas, s, ctx)
-        length = float(direction.norm())
+        if ctx.round > self.tau > 0:
+            self._external(direction, updates, s, ctx)
+        length = math.sqrt(direction @ direction)
+        most = float(weights @ np.sqrt(gram.diagonal()))
         # What is left of updates that cancel is rounding: rescaling would make a step of it.
-        rounding = 16 * torch.finfo(deltas.dtype).eps * float(weights @ np.sqrt(gram.diagonal()))
-        if length <= rounding:
+        if length <= 16 * torch.finfo(deltas.dtype).eps * most:
             return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
-        plain = self._plain_length(gram, weights, deltas)
-        scaled = torch.mul(direction, plain / length, out=torch.empty_like(deltas[0]))
-        return scaled, self._remember(deltas, s, ctx)
-
-    @staticmethod
-    def _plain_length(gram: Matrix, weights: Matrix, deltas: Tensor) -> float:
-        """Return the length of the plain average: from the Gram matrix, if little cancels."""
         square = float(weights @ gram @ weights)
-        if square > CANCELLED * float(weights @ np.sqrt(gram.diagonal())) ** 2:
-            return math.sqrt(square)
-        return float(mixture(torch.from_numpy(weights), deltas).norm())
+        if square <= CANCELLED * most**2:
+            plain = mixture(weights, updates)
+            square = float(plain @ plain)
+        direction *= math.sqrt(square) / length
+        return torch.from_numpy(direction).to(deltas.dtype), self._remember(deltas, s, ctx)
 
-    def _internal(self, gram: Matrix, losses: Tensor, ctx: Context) -> Matrix:
-        """Return the projected updates as rows of coefficients on the original ones."""
+    def _internal(self, gram: Matrix, weights: Vector, losses: Tensor, ctx: Context) -> Vector:
+        """Return the average of the projected updates, as coefficients on the original ones."""
         m = len(gram)
         ascending = np.argsort(losses.numpy(), kind="stable")
-        projected = np.ones(m, dtype=np.bool_)
-        projected[ascending[m - self.kept(m) :]] = False
         targets = ascending
         if self.order == "reverse":
             targets = ascending[::-1]
         elif self.order == "random":
             targets = generator(ctx.seed, "fedfv", ctx.round).permutation(m)
-        return project(gram, targets, projected)
+        kept = ascending[m - self.kept(m) :]
+        moving = weights.copy()
+        moving[kept] = 0.0
+        found = project(gram, targets) @ moving
+        found[kept] += weights[kept]
+        return found
 
-    def _external(self, g: Tensor, updates: Tensor, s: Tensors, ctx: Context) -> Tensor:
+    def _external(self, g: Vector, updates: Updates, s: Tensors, ctx: Context) -> None:
         """Project the average off the conflicting updates of each past round, oldest first."""
         for who, past in self._past(updates, s, ctx):
-            if not bool(who.any()):
+            if not who.any():
                 continue
             products = inner_products(past, g)
-            conflicts = who & (products < 0)
-            if not bool(conflicts.any()):
+            rows = np.flatnonzero(who & (products < 0))
+            if not len(rows):
                 continue
-            rows = conflicts.nonzero()[:, 0]
-            total = mixture(torch.ones(len(rows), dtype=torch.float64), past, rows)
-            g.sub_(total, alpha=float(products[conflicts].sum() / (total @ total)))
-        return g
+            total = mixture(np.ones(len(rows)), past, rows)
+            total *= products[rows].sum() / (total @ total)
+            g -= total
 
-    def _past(self, updates: Tensor, s: Tensors, ctx: Context) -> Iterator[tuple[Tensor, Tensor]]:
+    def _past(self, updates: Updates, s: Tensors, ctx: Context) -> Iterator[tuple[Rows, Updates]]:
         """Yield each past round's updates, and which are of clients who did not come back since."""
         t, when, who = ctx.round - 1, s["when"].tolist(), s["who"].numpy()
         offsets = range(self.tau, 0, -1) if self.window == "paper" else range(self.tau - 1, -1, -1)
         for offset in offsets:
             if offset == 0:
-                yield torch.ones(len(updates), dtype=torch.bool), updates
+                yield np.ones(len(updates), dtype=np.bool_), updates
                 continue
             slot = (t - offset) % self.tau
-            if when[slot] != t - offset:
+            if when[slot] != t - offset or len(updates) == ctx.population:
                 continue
             between = [(t - i) % self.tau for i in range(1, offset)]
             back = np.zeros(ctx.population + 1, dtype=np.bool_)
@@ -199,18 +200,23 @@ class FedFV(Part):
             for i, later in enumerate(between, 1):
                 if when[later] == t - i:
                     back[who[later]] = True
-            yield torch.from_numpy(~back[who[slot]]), s[_slot(slot)]
+            yield ~back[who[slot]], s[_slot(slot)].numpy()
 
     def _remember(self, updates: Tensor, s: Tensors, ctx: Context) -> Tensors:
         if self.tau == 0:
             return s
         t, m = ctx.round - 1, len(updates)
         slot = t % self.tau
-        who, when = s["who"].clone(), s["when"].clone()
-        who[slot], who[slot, :m], when[slot] = -1, ctx.clients, t
+        who, when = s["who"].numpy().copy(), s["when"].numpy().copy()
+        who[slot, :m], who[slot, m:], when[slot] = ctx.clients.numpy(), -1, t
         if m < ctx.cohort:
             updates = torch.cat([updates, updates.new_zeros(ctx.cohort - m, updates.shape[1])])
-        return {**s, _slot(slot): updates, "who": who, "when": when}
+        return {
+            **s,
+            _slot(slot): updates,
+            "who": torch.from_numpy(who),
+            "when": torch.from_numpy(when),
+        }
 
 
 def _slot(place: int) -> str:
@@ -218,84 +224,73 @@ def _slot(place: int) -> str:
     return f"updates{place}"
 
 
-def project(gram: Matrix, targets: Ids, projected: Rows) -> Matrix:
-    """Return what is left of the projected rows after each target's turn, as coefficients.
+def project(gram: Matrix, targets: Ids) -> Matrix:
+    """Return every update projected off the targets in turn, as a column of coefficients.
 
-    The coefficients on a target change at its turn alone: they become what each row in conflict
-    adds of it to be in conflict no more. A row has itself once, and is no target of its own.
+    The coefficients on a target change at its turn alone: they become what each column in conflict
+    adds of it to be in conflict no more. An update has itself once and is no target of its own:
+    its product with itself never falls below minus its square, for projections shorten, so the
+    larger of the two coefficients is the one.
     """
-    moving = np.flatnonzero(projected)
-    columns = np.zeros((len(gram), len(moving)))
-    columns[moving, np.arange(len(moving))] = 1.0
-    place = np.where(projected, np.cumsum(projected) - 1, -1)
-    order = targets[gram.diagonal()[targets] > 0]
-    against = gram[order] / -gram.diagonal()[order, None]
-    conflicts = np.empty(len(moving))
-    for j, own, row in zip(order.tolist(), place[order].tolist(), against, strict=True):
-        row.dot(columns, conflicts)
-        np.maximum(conflicts, 0.0, out=columns[j])
-        if own >= 0:
-            columns[j, own] = 1.0
-    found = np.eye(len(gram))
-    found[moving] = columns.T
-    return found
+    squares = gram.diagonal()
+    scale = np.divide(-1.0, squares, out=np.zeros(len(gram)), where=squares > 0)
+    against = gram * scale[:, None]
+    columns, conflicts = np.eye(len(gram)), np.empty(len(gram))
+    for j in targets.tolist():
+        against[j].dot(columns, conflicts)
+        coefficients = columns[j]
+        np.maximum(conflicts, coefficients, out=coefficients)
+    return columns
 
 
-def gram_matrix(updates: Tensor) -> Tensor:
-    """Return the inner products of all pairs of rows, in float64."""
-    half = len(updates) // 2
-
-    def term(wide: Tensor, _: slice) -> Tensor:
-        found = wide.new_zeros(len(wide), len(wide))
-        torch.mm(wide[:half], wide.T, out=found[:half])
-        torch.mm(wide[half:], wide[half:].T, out=found[half:, half:])
-        return found
-
-    found = _summed(updates, term)
-    found[half:, :half] = found[:half, half:].T  # the same products, a quarter of all
-    return found
+def gram_matrix(updates: Updates) -> Matrix:
+    """Return the inner products of all pairs of rows."""
+    return _summed(updates, BLOCK, lambda block, _: block @ block.T)
 
 
-def inner_products(updates: Tensor, g: Tensor) -> Tensor:
-    """Return the inner product of every row with ``g``, in float64."""
-    return _summed(updates, lambda wide, columns: wide @ g[columns])
+def inner_products(updates: Updates, g: Vector) -> Vector:
+    """Return the inner product of every row with ``g``."""
+    narrow = g.astype(updates.dtype)
+    return _summed(updates, READ, lambda block, columns: block @ narrow[columns])
 
 
-def mixture(coefficients: Tensor, updates: Tensor, rows: Tensor | None = None) -> Tensor:
-    """Return the combination of all or some rows with these coefficients, in float64."""
-    found = torch.empty(updates.shape[1], dtype=torch.float64)
-    for _ in _wide(updates, lambda wide, c: torch.mv(wide.T, coefficients, out=found[c]), rows):
+def mixture(coefficients: Vector, updates: Updates, rows: Ids | None = None) -> Vector:
+    """Return the combination of all or some rows with these coefficients."""
+    found, narrow = np.empty(updates.shape[1]), coefficients.astype(updates.dtype)
+
+    def fill(block: Updates, columns: slice) -> None:
+        found[columns] = narrow @ (block if rows is None else block[rows])
+
+    for _ in _blocks(updates, READ, fill):
         pass
     return found
 
 
-def _summed(updates: Tensor, term: Callable[[Tensor, slice], Tensor]) -> Tensor:
-    """Add up a term of every block of columns."""
-    return functools.reduce(Tensor.add_, _wide(updates, term))
+def _summed(updates: Updates, numbers: int, term: Callable[[Updates, slice], Updates]) -> Matrix:
+    """Add up a term of every block of columns, in float64."""
+    found: Matrix = functools.reduce(np.add, _blocks(updates, numbers, term), np.zeros(()))
+    if updates.dtype == np.float64 or np.isfinite(found).all():
+        return found
+    return _summed(updates.astype(np.float64), numbers, term)  # squares beyond float32
 
 
-def _wide(
-    updates: Tensor, one: Callable[[Tensor, slice], Tensor], rows: Tensor | None = None
-) -> Iterator[Tensor]:
-    """Go through the updates in float64, a block of columns at a time, on all cores."""
-    width = max(1, BLOCK // (len(updates) if rows is None else len(rows)))
+def _blocks(updates: Updates, numbers: int, one: Callable[[Updates, slice], T]) -> Iterator[T]:
+    """Go through the updates, a block of columns at a time, on all cores."""
+    width = max(1, numbers // len(updates))
     blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
 
-    def converted(piece: int, room: Tensor) -> Tensor:
-        narrow = updates[:, blocks[piece]]
-        if rows is not None:
-            narrow = narrow.index_select(0, rows)
-        wide = room.resize_(narrow.shape).copy_(narrow)
-        return one(wide, blocks[piece])
+    def at(piece: int, _: None) -> T:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return one(updates[:, blocks[piece]], blocks[piece])
 
-    return _rooms().stream(len(blocks), converted)
+    return _crew().stream(len(blocks), at)
 
 
 @functools.cache
-def _rooms() -> Crew[Tensor]:
-    """Return a worker a core, each with room for a block: fresh memory costs more than to fill."""
-    return Crew([torch.empty(BLOCK, dtype=torch.float64) for _ in range(cores())])
+def _crew() -> Crew[None]:
+    """Return a worker a core."""
+    return Crew([None] * cores())
 
 
 if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
-    os.register_at_fork(after_in_child=_rooms.cache_clear)
+    os.register_at_fork(after_in_child=_crew.cache_clear)
