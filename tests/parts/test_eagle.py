@@ -59,11 +59,11 @@ def test_fixture():
 
 
 def test_the_mean_of_the_raw_weights_is_one_and_their_norm_as_the_sheet_says():
-    gaps, lam, K = vector(0.4, -0.1, 0.25, 0.9), 0.7, 4
+    gaps, lam, K = np.array([0.4, -0.1, 0.25, 0.9]), 0.7, 4
     v = Eagle(lam=lam).raw_weights(gaps)
     assert float(v.mean()) == pytest.approx(1, abs=1e-14)
-    norm = (K * (1 + 16 * lam**2 * K / (K - 1) * float(gaps.var()))) ** 0.5
-    assert float(v.norm()) == pytest.approx(norm, rel=1e-12)
+    norm = (K * (1 + 16 * lam**2 * K / (K - 1) * gaps.var(ddof=1))) ** 0.5
+    assert float(np.linalg.norm(v)) == pytest.approx(norm, rel=1e-12)
 
 
 def test_adding_a_constant_to_all_gaps_changes_nothing():

@@ -6,12 +6,16 @@ import math
 import warnings
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors, stacked
+
+Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -110,14 +114,15 @@ class Eagle(Part):
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
         gaps = s["gaps"]
         if self.weights == "fresh":
-            gaps = gaps.index_copy(0, ctx.clients, probe["gap"].double())
-        known = ~gaps.isnan()
-        lam = self._ascended(s["lam"], gaps[known])
-        weights = self._normalised(torch.ones_like(gaps))
-        if bool(known.any()):
-            bounded = self._bounded(self.raw_weights(gaps[known], float(lam)))
+            gaps = _with(gaps, ctx.clients, probe["gap"])
+        known = ~np.isnan(gaps.numpy())
+        seen = gaps.numpy()[known]
+        lam = self._ascended(s["lam"], seen)
+        weights = self._normalised(np.ones(len(gaps)))
+        if len(seen):
+            bounded = self._bounded(self.raw_weights(seen, float(lam)))
             weights[known] = self._normalised(bounded)
-        mine = weights[ctx.clients].to(ctx.x.dtype)
+        mine = torch.from_numpy(weights[ctx.clients.numpy()]).to(ctx.x.dtype)
         return Plan(each={"weight": mine}, state={"gaps": gaps, "lam": lam})
 
     @stacked
@@ -133,21 +138,22 @@ class Eagle(Part):
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         if self.weights == "stale":
-            s = {**s, "gaps": s["gaps"].index_copy(0, ctx.clients, up["gap"].double())}
+            s = {**s, "gaps": _with(s["gaps"], ctx.clients, up["gap"])}
         return ctx.uniform, s
 
     def tell(self, s: Tensors) -> dict[str, float]:
-        gaps = s["gaps"][~s["gaps"].isnan()]
-        return {"lam": float(s["lam"]), "gap_variance": _variance(gaps)}
+        gaps = s["gaps"].numpy()
+        return {"lam": float(s["lam"]), "gap_variance": _variance(gaps[~np.isnan(gaps)])}
 
-    def raw_weights(self, gaps: Tensor, lam: float | None = None) -> Tensor:
+    def raw_weights(self, gaps: Numbers, lam: float | None = None) -> Numbers:
         """Return ``v`` before bounds and normalisation; its mean is 1."""
         if len(gaps) < 2:
-            return torch.ones_like(gaps)
+            return np.ones(len(gaps))
         lam = self.lam if lam is None else lam
-        return 1 + 4 * lam * len(gaps) / (len(gaps) - 1) * (gaps - gaps.mean())
+        v: Numbers = 1 + 4 * lam * len(gaps) / (len(gaps) - 1) * (gaps - gaps.mean())
+        return v
 
-    def _ascended(self, lam: Tensor, gaps: Tensor) -> Tensor:
+    def _ascended(self, lam: Tensor, gaps: Numbers) -> Tensor:
         """Return lambda after one dual step, or as it is where it was given."""
         if self.target_variance is None or len(gaps) < 2:
             return lam
@@ -155,25 +161,32 @@ class Eagle(Part):
         unit = 1 / (4 * math.sqrt(self.target_variance))
         return (lam + self.dual_step * unit * excess).clamp_min(0)
 
-    def _bounded(self, v: Tensor) -> Tensor:
-        if self.clip_min is None and bool((v < 0).any()):
+    def _bounded(self, v: Numbers) -> Numbers:
+        if self.clip_min is None and v.min() < 0:
             warnings.warn(
                 "eagle: clients of small gaps have a negative weight and climb; "
                 "lower lam or set clip_min=0",
                 stacklevel=2,
             )
-        low = -torch.inf if self.clip_min is None else self.clip_min
-        high = torch.inf if self.max_ratio is None else self.max_ratio
-        return v.clamp(low, high)
+        low = -np.inf if self.clip_min is None else self.clip_min
+        high = np.inf if self.max_ratio is None else self.max_ratio
+        return v.clip(low, high)
 
-    def _normalised(self, v: Tensor) -> Tensor:
-        norm = float(v.norm())
+    def _normalised(self, v: Numbers) -> Numbers:
+        norm = math.sqrt(v @ v)
         if self.normalise == "none" or norm == 0:
             return v
         target = 1.0 if self.normalise == "l2_unit" else math.sqrt(len(v))
         return v * (target / norm)
 
 
-def _variance(gaps: Tensor) -> float:
+def _variance(gaps: Numbers) -> float:
     """Return the sample variance; 0 for fewer than two gaps."""
-    return float(gaps.var()) if len(gaps) > 1 else 0.0
+    return float(gaps.var(ddof=1)) if len(gaps) > 1 else 0.0
+
+
+def _with(gaps: Tensor, clients: Tensor, new: Tensor) -> Tensor:
+    """Return the gaps with those of these clients replaced."""
+    found = gaps.numpy().copy()
+    found[clients.numpy()] = new.numpy()
+    return torch.from_numpy(found)
