@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedparity.core.crew import Crew, cores
 from fedparity.core.seeds import generator
 from fedparity.data import build
 from fedparity.data.build import Kind, Parts
@@ -195,11 +198,15 @@ class Dataset:
         mean = deviation = None
         if self.moments is not None:
             mean, deviation = (torch.from_numpy(m).float().view(-1, 1, 1) for m in self.moments)
-        for start in range(0, len(rows), AT_ONCE):
-            some = x[start : start + AT_ONCE]
-            some.copy_(torch.from_numpy(self.x[rows[start : start + AT_ONCE]])).div_(255)
+
+        def fill(block: int, _: None) -> None:
+            these = slice(block * AT_ONCE, (block + 1) * AT_ONCE)
+            some = x[these].copy_(torch.from_numpy(self.x[rows[these]])).div_(255)
             if mean is not None and deviation is not None:
                 some.sub_(mean).div_(deviation)
+
+        with closing(Crew([None] * cores())) as crew:
+            crew.run(math.ceil(len(rows) / AT_ONCE), fill)
         return x
 
     def _recipe(

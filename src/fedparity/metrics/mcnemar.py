@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import bdtr, chdtrc
 
 from fedparity.errors import InputError
 
@@ -68,6 +67,8 @@ def mcnemar(first: ArrayLike, second: ArrayLike, *, exact: bool | None = None) -
 
 def mcnemar_from_counts(only_first: int, only_second: int, *, exact: bool | None = None) -> McNemar:
     """Test from the two counts b and c of :func:`mcnemar`."""
+    from scipy.special import bdtr, chdtrc  # takes a quarter of a second, so only when asked for
+
     b, c = only_first, only_second
     if b < 0 or c < 0:
         raise InputError(f"counts are numbers >= 0, got {b} and {c}")

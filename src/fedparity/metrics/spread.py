@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import entr, xlogy
 
 from fedparity.errors import InputError
 from fedparity.metrics.vectors import Direction, FloatArray, as_vector, as_weights
@@ -150,13 +149,13 @@ def kl_to_uniform(values: ArrayLike) -> float:
     """
     relative = _relative(values)
     ratio = relative / relative.mean()
-    return float(xlogy(ratio, ratio).mean())
+    return float(_x_log_x(ratio).mean())
 
 
 def entropy(values: ArrayLike) -> float:
     """``-sum_k q_k ln q_k`` with ``q_k = a_k / sum_j a_j``; at most ``ln K``, for equal values."""
     relative = _relative(values)
-    return float(entr(relative / relative.sum()).sum())
+    return 0.0 - float(_x_log_x(relative / relative.sum()).sum())
 
 
 def jain(values: ArrayLike) -> float:
@@ -201,3 +200,8 @@ def _relative(values: ArrayLike) -> FloatArray:
         raise InputError(f"relative spread is defined for numbers >= 0, got {vector.min():g}")
     largest = vector.max()
     return vector / largest if largest != 0 else np.ones_like(vector)
+
+
+def _x_log_x(values: FloatArray) -> FloatArray:
+    """Return ``x ln x``, 0 at 0; to import SciPy for it would cost each command 0.2 seconds."""
+    return values * np.log(np.where(values > 0, values, 1.0))

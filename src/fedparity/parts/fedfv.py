@@ -184,6 +184,8 @@ class FedFV(Part):
 
     def _past(self, updates: Updates, s: Tensors, ctx: Context) -> Iterator[tuple[Rows, Updates]]:
         """Yield each past round's updates, and which are of clients who did not come back since."""
+        if self.window == "paper" and len(updates) == ctx.population:
+            return
         t, when, who = ctx.round - 1, s["when"].tolist(), s["who"].numpy()
         offsets = range(self.tau, 0, -1) if self.window == "paper" else range(self.tau - 1, -1, -1)
         for offset in offsets:
@@ -191,7 +193,7 @@ class FedFV(Part):
                 yield np.ones(len(updates), dtype=np.bool_), updates
                 continue
             slot = (t - offset) % self.tau
-            if when[slot] != t - offset or len(updates) == ctx.population:
+            if when[slot] != t - offset:
                 continue
             between = [(t - i) % self.tau for i in range(1, offset)]
             back = np.zeros(ctx.population + 1, dtype=np.bool_)
