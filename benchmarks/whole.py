@@ -46,6 +46,7 @@ def watched_run(folder: Path, rounds: int) -> None:
 
     gc.set_threshold(SELDOM)  # the command does so before it imports what is watched here
     from fedparity.core.rundir import RunDir
+    from fedparity.data.dataset import Dataset
     from fedparity.engines.simulation import Simulation
     from fedparity.profiling.clock import Clock, watched
     from fedparity.profiling.places import places
@@ -53,6 +54,7 @@ def watched_run(folder: Path, rounds: int) -> None:
 
     clock = Clock()
     more = [
+        (Dataset, "split", "dealing the examples"),
         (Simulation, "evaluate", "evaluation"),
         (RunDir, "save", "checkpoint"),
         (RunDir, "note", "log"),
