@@ -273,6 +273,14 @@ def test_help_does_not_wait_for_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_run_does_not_wait_for_scipy():
+    code = (
+        "import sys, fedparity.core.run, fedparity.metrics\n"
+        "assert not {'scipy', 'sklearn'} & set(sys.modules), 'heavy imports'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_all_public_names_are_there():
     for name in fp.__all__:
         assert getattr(fp, name) is not None

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gc
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
 import psutil
 import pytest
 import torch
+from threadpoolctl import ThreadpoolController
 
 import fedparity as fp
 from fedparity.core.experiment import Experiment
 from fedparity.core.run import Silent
+from fedparity.engines.setup import intraop
 from fedparity.testing import unlike_clients
 
 MEGABYTE = 1 << 20
@@ -59,6 +63,11 @@ def test_memory_is_flat_over_rounds(images, tmp_path, engine):
     assert after - before < 5 * MEGABYTE
 
 
+def blas_threads() -> list[int]:
+    libraries = ThreadpoolController().select(user_api="blas")
+    return [library["num_threads"] for library in libraries.info()]
+
+
 def footprint() -> dict[str, object]:
     process = psutil.Process()
     return {
@@ -67,6 +76,7 @@ def footprint() -> dict[str, object]:
         "files": len(process.open_files()),
         "descriptors": process.num_fds() if hasattr(process, "num_fds") else 0,
         "intra-op threads": torch.get_num_threads(),
+        "threads of numpy": blas_threads(),
         "torch generator": torch.get_rng_state().tolist(),
         "numpy generator": np.random.get_state()[1].tolist(),  # noqa: NPY002
         "handler": signal.getsignal(signal.SIGINT),
@@ -124,3 +134,44 @@ def test_a_run_that_fails_leaves_nothing_behind_either():
         assert footprint() == before
     finally:
         torch.set_num_threads(1)
+
+
+def test_numpy_has_one_thread_in_a_run_and_its_own_number_after():
+    before = blas_threads()
+    entered, leave = threading.Event(), threading.Event()
+
+    def beside() -> None:
+        with intraop(1):
+            entered.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=beside)
+    with intraop(1):
+        other.start()
+        assert entered.wait(10)
+        assert set(blas_threads()) == {1}
+    leave.set()  # this one is over, the other is not
+    other.join(10)
+    assert blas_threads() == before
+
+
+def test_numpy_has_its_own_number_again_after_an_error():
+    before = blas_threads()
+    with pytest.raises(RuntimeError), intraop(1), intraop(1):
+        raise RuntimeError
+    assert blas_threads() == before
+
+
+def test_workers_do_not_change_the_threads_of_who_hires_them():
+    hiring = (
+        "from fedparity.core.crew import Crew\n"
+        "crew = Crew([None, None])\n"
+        "crew.run(4, lambda piece, desk: None)\n"
+        "crew.close()\n"
+    )
+    told = "import torch; print(torch.get_num_threads())"
+    alone, after = (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
+        for code in (told, hiring + told)
+    )
+    assert after == alone

@@ -34,7 +34,7 @@ def step(part: FedFV, updates: Tensor, losses: tuple[float, ...], x: Tensor | No
 
 def projected(part: FedFV, updates: Tensor, losses: tuple[float, ...]) -> Tensor:
     script = Script([part], torch.zeros_like(updates[0]), n=[1] * len(updates))
-    gram = gram_matrix(updates.numpy())
+    gram = gram_matrix(updates.numpy(), np.dtype(np.float64))
     found = [
         part._internal(gram, one, torch.tensor(losses), script.context) for one in np.eye(len(gram))
     ]
@@ -287,18 +287,25 @@ def test_blocks_of_columns_add_up_to_the_whole(monkeypatch, dtype):
     narrow, wide = updates.numpy(), updates.double().numpy()
     rounding = 300 * torch.finfo(dtype).eps
     close = functools.partial(np.testing.assert_allclose, rtol=0, atol=rounding)
-    close(fedfv.gram_matrix(narrow), wide @ wide.T)
-    close(fedfv.mixture(mix, narrow), mix @ wide)
+    close(fedfv.gram_matrix(narrow, narrow.dtype), wide @ wide.T)
+    close(fedfv.mixture(mix, narrow, narrow.dtype), mix @ wide)
     close(fedfv.inner_products(narrow, g), wide @ g)
 
 
-@pytest.mark.parametrize("tiny", [1e-2, 1e-6, 1e-10])
-def test_updates_that_almost_cancel_keep_the_length_of_their_mean(tiny):
+@pytest.mark.parametrize(
+    ("dtype", "tiny"),
+    [
+        *((torch.float64, tiny) for tiny in (1e-2, 1e-6, 1e-10)),
+        *((torch.float32, tiny) for tiny in (1e-1, 5e-2, 1e-3)),
+    ],
+)
+def test_updates_that_almost_cancel_keep_the_length_of_their_mean(dtype, tiny):
     draw = torch.Generator().manual_seed(0)
-    half = torch.randn(2, 40, dtype=torch.float64, generator=draw)
-    updates = torch.cat([half, tiny * torch.ones(2, 40, dtype=torch.float64) - half])
+    half = torch.randn(2, 40, dtype=dtype, generator=draw)
+    updates = torch.cat([half, tiny * torch.ones(2, 40, dtype=dtype) - half])
     found = step(FedFV(alpha=1, tau=0), updates, (1.0, 2.0, 3.0, 4.0))
-    torch.testing.assert_close(found, updates.mean(0), rtol=1e-5, atol=0)
+    wanted = updates.double().mean(0).to(dtype)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -306,10 +313,10 @@ def test_updates_that_almost_cancel_keep_the_length_of_their_mean(tiny):
 def test_a_forked_child_has_workers_of_its_own(monkeypatch):
     monkeypatch.setattr(fedfv, "BLOCK", 20)
     updates = np.ones((5, 43))
-    fedfv.gram_matrix(updates)
+    fedfv.gram_matrix(updates, updates.dtype)
     child = os.fork()
     if child == 0:
-        os._exit(0 if float(fedfv.gram_matrix(updates)[0, 0]) == 43 else 1)
+        os._exit(0 if float(fedfv.gram_matrix(updates, updates.dtype)[0, 0]) == 43 else 1)
     for _ in range(200):
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -323,18 +330,27 @@ def test_a_forked_child_has_workers_of_its_own(monkeypatch):
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 8])
-def test_the_gram_matrix_of_few_updates(m):
-    updates = torch.randn(m, 40, generator=torch.Generator().manual_seed(m))
-    wide = updates.double().numpy()
-    np.testing.assert_allclose(gram_matrix(wide), wide @ wide.T, rtol=1e-14, atol=1e-14)
+def test_products_of_float32_updates_are_right_to_their_rounding(m):
+    width = fedfv.BLOCK // m + 5  # a full block and a bit
+    updates = np.random.default_rng(m).normal(1, 1, (m, width)).astype(np.float32)
+    wide = updates.astype(np.float64)
+    wanted, scale = wide @ wide.T, 2 * width
+    found = gram_matrix(updates, updates.dtype)
+    np.testing.assert_allclose(found / scale, wanted / scale, rtol=0, atol=2e-6)
+    exact = gram_matrix(updates, np.dtype(np.float64))
+    np.testing.assert_allclose(exact, wanted, rtol=1e-12)
+    g = wide[0]
+    products = fedfv.inner_products(updates, g)
+    np.testing.assert_allclose(products / scale, wide @ g / scale, rtol=0, atol=2e-6)
 
 
 def test_a_mixture_of_some_rows_is_that_of_all_with_zeros():
     updates = np.random.default_rng(0).normal(size=(5, 40))
-    coefficients = np.array([0.0, 2.0, 0.0, -1.0, 0.0])
+    coefficients, kind = np.array([0.0, 2.0, 0.0, -1.0, 0.0]), updates.dtype
     rows = np.flatnonzero(coefficients)
-    found = fedfv.mixture(coefficients[rows], updates, rows)
-    np.testing.assert_allclose(found, fedfv.mixture(coefficients, updates), rtol=0, atol=1e-14)
+    found = fedfv.mixture(coefficients[rows], updates, kind, rows)
+    wanted = fedfv.mixture(coefficients, updates, kind)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 8])
@@ -355,7 +371,7 @@ def test_projections_in_turn_are_those_of_vectors(dimension):
     assert turned > 0 or dimension > 3
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e25])
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e-12, 1.0, 1e25])
 def test_float32_updates_of_any_length_are_averaged_as_in_float64(scale):
     draw = torch.Generator().manual_seed(0)
     updates = torch.randn(8, 500, dtype=torch.float64, generator=draw)
@@ -372,3 +388,23 @@ def test_a_past_of_huge_float32_updates_is_projected_off():
     before = script.server.x
     after = script.play(-torch.tensor([[-1e25, 1e25]]), clients=[1], loss=[1.0])
     torch.testing.assert_close((before - after) / 1e25, torch.tensor([0.0, math.sqrt(2)]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("m", [3, 10, 60])
+def test_many_updates_along_one_line_leave_the_model_where_it_is(dtype, m):
+    # all of one half are in conflict with all of the other: each is projected to zero
+    draw = torch.Generator().manual_seed(m)
+    line = torch.randn(800, dtype=torch.float64, generator=draw)
+    lengths = (0.5 + torch.rand(m, dtype=torch.float64, generator=draw)) * (-1) ** torch.arange(m)
+    updates = (lengths[:, None] * line).to(dtype)
+    found = step(FedFV(alpha=0, tau=0), updates, tuple(float(k) for k in range(m)))
+    assert torch.equal(found, torch.zeros_like(updates[0]))
+
+
+def test_opposite_updates_of_the_past_that_cancel_change_nothing():
+    script = Script([FedFV(alpha=1, tau=1)], torch.zeros(2), n=[1, 1, 1], cohort=2)
+    script.play(-torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), clients=[0, 1], loss=[1.0, 2.0])
+    before = script.server.x
+    after = script.play(-torch.tensor([[1e-30, 1.0]]), clients=[2], loss=[1.0])
+    torch.testing.assert_close(before - after, torch.tensor([0.0, 1.0]))

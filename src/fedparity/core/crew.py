@@ -37,6 +37,8 @@ class Crew(Generic[D]):
         for desk in desks:
             self._free.put(desk)
         self.size, self._first = len(desks), desks[0]
+        # A thread that never asked for its number of threads would take that of the workers.
+        torch.get_num_threads()
         self._pool = (
             ThreadPoolExecutor(self.size, initializer=torch.set_num_threads, initargs=(1,))
             if self.size > 1

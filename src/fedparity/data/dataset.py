@@ -195,15 +195,19 @@ class Dataset:
         if not self.pixels:
             return build.floats(self.x[rows])
         x = room_for((len(rows), *self.x.shape[1:]), torch.float32)
+        values = x.numpy()
         mean = deviation = None
         if self.moments is not None:
-            mean, deviation = (torch.from_numpy(m).float().view(-1, 1, 1) for m in self.moments)
+            mean, deviation = (m.astype(np.float32)[:, None, None] for m in self.moments)
 
         def fill(block: int, _: None) -> None:
             these = slice(block * AT_ONCE, (block + 1) * AT_ONCE)
-            some = x[these].copy_(torch.from_numpy(self.x[rows[these]])).div_(255)
+            some = values[these]
+            np.copyto(some, self.x[rows[these]])
+            some /= np.float32(255)
             if mean is not None and deviation is not None:
-                some.sub_(mean).div_(deviation)
+                some -= mean
+                some /= deviation
 
         with closing(Crew([None] * cores())) as crew:
             crew.run(math.ceil(len(rows) / AT_ONCE), fill)

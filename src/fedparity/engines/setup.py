@@ -141,11 +141,14 @@ def join(trees: list[Named], stack: bool) -> Named:
 
 @contextmanager
 def intraop(threads: int) -> Iterator[None]:
-    """Run with this many threads inside an operation, and put the old number back."""
+    """Run with this many threads inside an operation, and put the old number back.
+
+    Numpy's number is the whole process's: of runs side by side the first has a say.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with _blas().limit(limits=threads, user_api="blas"):
+        with _blas().limit(limits=threads):
             yield
     finally:
         torch.set_num_threads(before)
@@ -154,4 +157,4 @@ def intraop(threads: int) -> Iterator[None]:
 @functools.cache
 def _blas() -> ThreadpoolController:
     """Return numpy's linear algebra, whose threads spin where only one has work."""
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")

@@ -66,8 +66,8 @@ class Eagle(Part):
 
     Examples
     --------
-    >>> Eagle(lam=0.5).raw_weights(torch.tensor([0.1, 0.3, -0.2]))
-    tensor([1.1000, 1.7000, 0.2000])
+    >>> Eagle(lam=0.5).raw_weights(np.array([0.1, 0.3, -0.2])).round(4)
+    array([1.1, 1.7, 0.2])
 
     References
     ----------

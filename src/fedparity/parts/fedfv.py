@@ -21,17 +21,25 @@ from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Ten
 from fedparity.core.seeds import generator
 
 Updates = npt.NDArray[np.floating[Any]]
-Matrix = npt.NDArray[np.float64]
-Vector = npt.NDArray[np.float64]
+Kind = np.dtype[np.floating[Any]]
+Numbers = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int64]
 T = TypeVar("T")
-BLOCK, READ = 1 << 19, 1 << 22
-"""Numbers of the updates that a worker multiplies with each other, or reads, at once: sums of more
-lose digits, and less is not worth another worker."""
+BLOCK = 1 << 19
+"""Numbers of the updates that a worker multiplies with each other at once."""
 
-CANCELLED = 1e-3
+READ = 1 << 22
+"""Numbers of the updates that a worker reads at once: it is not worth another worker below."""
+
+LITTLE = 1e-2
+"""Length of what projections leave, to the average length, below which all is done in float64."""
+
+CANCELLED = 5e-3
 """Square of a sum of updates, to that of their lengths, below which its digits are worth a pass."""
+
+TINY = float(np.finfo(np.float64).tiny)
+"""Square of an update that is as good as zero, for one over less is infinite."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -68,8 +76,10 @@ class FedFV(Part):
     its text and the authors' code keep them, and so do we. An average that vanishes (all updates in
     conflict) leaves the model where it is; an update of zero is no target. The server works on the
     Gram matrix of the updates: projected updates are coefficients, in float64, so the cost is one
-    product of the updates with their transpose. Products of updates are taken in the updates' own
-    precision, block by block, and added up in float64.
+    product of the updates with their transpose. The products themselves are taken in the updates'
+    own precision, block by block, and added up in float64: the rounding of a float32 model is in
+    a float32 update already, and is larger than that of its products. Where updates cancel, or
+    their squares leave the range of float32, the products are float64 as well.
 
     Examples
     --------
@@ -136,24 +146,32 @@ class FedFV(Part):
         m = len(deltas)
         weights = w.double().numpy() if self.mean == "given" else np.full(m, 1 / m)
         updates = deltas.numpy()
-        gram = gram_matrix(updates)
-        direction = mixture(self._internal(gram, weights, up["loss"], ctx), updates)
+        for kind in dict.fromkeys((updates.dtype, np.dtype(np.float64))):
+            gram = gram_matrix(updates, kind)
+            lengths = np.sqrt(gram.diagonal())
+            if kind != np.float64 and not _has_squares(lengths, kind):
+                continue
+            coefficients = self._internal(gram, weights, up["loss"], ctx)
+            direction = mixture(coefficients, updates, kind)
+            length = math.sqrt(direction @ direction)
+            most = float(np.abs(weights) @ lengths)
+            if length > LITTLE * most:
+                break
 
         if ctx.round > self.tau > 0:
             self._external(direction, updates, s, ctx)
-        length = math.sqrt(direction @ direction)
-        most = float(weights @ np.sqrt(gram.diagonal()))
+            length = math.sqrt(direction @ direction)
         # What is left of updates that cancel is rounding: rescaling would make a step of it.
         if length <= 16 * torch.finfo(deltas.dtype).eps * most:
             return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
         square = float(weights @ gram @ weights)
         if square <= CANCELLED * most**2:
-            plain = mixture(weights, updates)
+            plain = mixture(weights, updates, kind)
             square = float(plain @ plain)
         direction *= math.sqrt(square) / length
         return torch.from_numpy(direction).to(deltas.dtype), self._remember(deltas, s, ctx)
 
-    def _internal(self, gram: Matrix, weights: Vector, losses: Tensor, ctx: Context) -> Vector:
+    def _internal(self, gram: Numbers, weights: Numbers, losses: Tensor, ctx: Context) -> Numbers:
         """Return the average of the projected updates, as coefficients on the original ones."""
         m = len(gram)
         ascending = np.argsort(losses.numpy(), kind="stable")
@@ -163,13 +181,15 @@ class FedFV(Part):
         elif self.order == "random":
             targets = generator(ctx.seed, "fedfv", ctx.round).permutation(m)
         kept = ascending[m - self.kept(m) :]
-        moving = weights.copy()
-        moving[kept] = 0.0
-        found = project(gram, targets) @ moving
+        if len(kept) == m:
+            return weights
+        changed = weights.copy()
+        changed[kept] = 0.0
+        found = project(gram, targets) @ changed
         found[kept] += weights[kept]
         return found
 
-    def _external(self, g: Vector, updates: Updates, s: Tensors, ctx: Context) -> None:
+    def _external(self, g: Numbers, updates: Updates, s: Tensors, ctx: Context) -> None:
         """Project the average off the conflicting updates of each past round, oldest first."""
         for who, past in self._past(updates, s, ctx):
             if not who.any():
@@ -178,9 +198,9 @@ class FedFV(Part):
             rows = np.flatnonzero(who & (products < 0))
             if not len(rows):
                 continue
-            total = mixture(np.ones(len(rows)), past, rows)
-            total *= products[rows].sum() / (total @ total)
-            g -= total
+            total = mixture(np.ones(len(rows)), past, past.dtype, rows)
+            if (against := float(g @ total)) < 0:
+                g -= total * (against / float(total @ total))
 
     def _past(self, updates: Updates, s: Tensors, ctx: Context) -> Iterator[tuple[Rows, Updates]]:
         """Yield each past round's updates, and which are of clients who did not come back since."""
@@ -226,7 +246,7 @@ def _slot(place: int) -> str:
     return f"updates{place}"
 
 
-def project(gram: Matrix, targets: Ids) -> Matrix:
+def project(gram: Numbers, targets: Ids) -> Numbers:
     """Return every update projected off the targets in turn, as a column of coefficients.
 
     The coefficients on a target change at its turn alone: they become what each column in conflict
@@ -235,7 +255,7 @@ def project(gram: Matrix, targets: Ids) -> Matrix:
     larger of the two coefficients is the one.
     """
     squares = gram.diagonal()
-    scale = np.divide(-1.0, squares, out=np.zeros(len(gram)), where=squares > 0)
+    scale = np.divide(-1.0, squares, out=np.zeros(len(gram)), where=squares > TINY)
     against = gram * scale[:, None]
     columns, conflicts = np.eye(len(gram)), np.empty(len(gram))
     for j in targets.tolist():
@@ -245,47 +265,59 @@ def project(gram: Matrix, targets: Ids) -> Matrix:
     return columns
 
 
-def gram_matrix(updates: Updates) -> Matrix:
-    """Return the inner products of all pairs of rows."""
-    return _summed(updates, BLOCK, lambda block, _: block @ block.T)
+def gram_matrix(updates: Updates, kind: Kind) -> Numbers:
+    """Return the inner products of all pairs of rows, taken in this precision."""
+    return _summed(updates, kind, BLOCK, lambda block, _: block @ block.T)
 
 
-def inner_products(updates: Updates, g: Vector) -> Vector:
+def inner_products(updates: Updates, g: Numbers) -> Numbers:
     """Return the inner product of every row with ``g``."""
     narrow = g.astype(updates.dtype)
-    return _summed(updates, READ, lambda block, columns: block @ narrow[columns])
+    return _summed(updates, updates.dtype, READ, lambda block, columns: block @ narrow[columns])
 
 
-def mixture(coefficients: Vector, updates: Updates, rows: Ids | None = None) -> Vector:
+def mixture(
+    coefficients: Numbers, updates: Updates, kind: Kind, rows: Ids | None = None
+) -> Numbers:
     """Return the combination of all or some rows with these coefficients."""
-    found, narrow = np.empty(updates.shape[1]), coefficients.astype(updates.dtype)
+    found, narrow = np.empty(updates.shape[1]), coefficients.astype(kind)
 
     def fill(block: Updates, columns: slice) -> None:
         found[columns] = narrow @ (block if rows is None else block[rows])
 
-    for _ in _blocks(updates, READ, fill):
-        pass
+    _blocks(updates, kind, READ, fill)
     return found
 
 
-def _summed(updates: Updates, numbers: int, term: Callable[[Updates, slice], Updates]) -> Matrix:
+def _summed(
+    updates: Updates, kind: Kind, numbers: int, term: Callable[[Updates, slice], Updates]
+) -> Numbers:
     """Add up a term of every block of columns, in float64."""
-    found: Matrix = functools.reduce(np.add, _blocks(updates, numbers, term), np.zeros(()))
-    if updates.dtype == np.float64 or np.isfinite(found).all():
-        return found
-    return _summed(updates.astype(np.float64), numbers, term)  # squares beyond float32
+    first, *more = _blocks(updates, kind, numbers, term)
+    found = first.astype(np.float64)
+    for part in more:
+        found += part
+    return found
 
 
-def _blocks(updates: Updates, numbers: int, one: Callable[[Updates, slice], T]) -> Iterator[T]:
+def _blocks(
+    updates: Updates, kind: Kind, numbers: int, one: Callable[[Updates, slice], T]
+) -> list[T]:
     """Go through the updates, a block of columns at a time, on all cores."""
     width = max(1, numbers // len(updates))
     blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
 
     def at(piece: int, _: None) -> T:
         with np.errstate(over="ignore", invalid="ignore"):
-            return one(updates[:, blocks[piece]], blocks[piece])
+            return one(updates[:, blocks[piece]].astype(kind, copy=False), blocks[piece])
 
-    return _crew().stream(len(blocks), at)
+    return _crew().run(len(blocks), at)
+
+
+def _has_squares(lengths: Numbers, kind: Kind) -> bool:
+    """Tell whether this type holds the squares of such lengths with all their digits."""
+    low = math.sqrt(np.finfo(kind).tiny / np.finfo(kind).eps)
+    return bool(lengths.min() > low and lengths.max() < np.inf)
 
 
 @functools.cache
