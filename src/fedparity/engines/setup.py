@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -27,6 +28,7 @@ from fedparity.errors import FedparityError
 
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 T = TypeVar("T")
+_SAY = threading.Lock()
 FILLS_A_CORE = 1_000_000
 """Parameters times examples of a step from which arithmetic, not Python, is its cost."""
 
@@ -148,7 +150,10 @@ def intraop(threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with _blas().limit(limits=threads):
+        with ExitStack() as stack:
+            if _SAY.acquire(blocking=False):
+                stack.callback(_SAY.release)
+                stack.enter_context(_blas().limit(limits=threads))
             yield
     finally:
         torch.set_num_threads(before)

@@ -149,7 +149,7 @@ class FedFV(Part):
         for kind in dict.fromkeys((updates.dtype, np.dtype(np.float64))):
             gram = gram_matrix(updates, kind)
             lengths = np.sqrt(gram.diagonal())
-            if kind != np.float64 and not _has_squares(lengths, kind):
+            if kind != np.float64 and not _shortest(kind) < lengths.min() <= lengths.max() < np.inf:
                 continue
             coefficients = self._internal(gram, weights, up["loss"], ctx)
             direction = mixture(coefficients, updates, kind)
@@ -314,10 +314,10 @@ def _blocks(
     return _crew().run(len(blocks), at)
 
 
-def _has_squares(lengths: Numbers, kind: Kind) -> bool:
-    """Tell whether this type holds the squares of such lengths with all their digits."""
-    low = math.sqrt(np.finfo(kind).tiny / np.finfo(kind).eps)
-    return bool(lengths.min() > low and lengths.max() < np.inf)
+@functools.cache
+def _shortest(kind: Kind) -> float:
+    """Return the length below which a square has lost digits in this type."""
+    return math.sqrt(np.finfo(kind).tiny / np.finfo(kind).eps)
 
 
 @functools.cache
