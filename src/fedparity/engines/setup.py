@@ -29,6 +29,7 @@ from fedparity.errors import FedparityError
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 T = TypeVar("T")
 _SAY = threading.Lock()
+"""Held by the run that decides how many threads numpy has."""
 FILLS_A_CORE = 1_000_000
 """Parameters times examples of a step from which arithmetic, not Python, is its cost."""
 
