@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from contest import Contestant, Rounds, experiment
+from contest import Contestant, Rounds, Times, experiment
 from report import Bar, Section, number
 from workloads import WORKLOADS
 
@@ -43,14 +42,14 @@ def measure(names: Sequence[str], repeats: int) -> Section:
         one = Contestant(name, rounds)
         one.turn(2)
         calls = max(1, round(200 / one.turn(1)))
-        alone, busy = [], []
+        times = Times(alone=[], busy=[])
         for _ in range(repeats):
-            alone.append(one.turn(calls))
+            times["alone"].append(one.turn(calls))
             with spinning():
-                busy.append(one.turn(calls))
+                times["busy"].append(one.turn(calls))
         rounds.close()
-        quiet, loud = statistics.median(alone), statistics.median(busy)
-        ratio = loud / quiet
-        section.rows.append((name, number(quiet), number(loud), f"{ratio:.2f}x"))
+        ratio = times.ratio("busy", "alone")
+        shown = (number(times.median(when)) for when in ("alone", "busy"))
+        section.rows.append((name, *shown, f"{ratio:.2f}x"))
         section.bars.append(Bar(f"{name}: slower with a core busy", ratio, SLOWER))
     return section

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 import torch._inductor.config
 from batched import Stacked
-from contest import Contestant, experiment, medians
+from contest import Contestant, experiment, turns
 from report import Section, number
 from workloads import WORKLOADS
 
@@ -38,13 +38,13 @@ def measure(names: Sequence[str], repeats: int) -> Section:
                 section.notes.append(f"{name}: {str(error).splitlines()[0]}")
                 continue
             took = time.perf_counter() - began
-            times = medians(
+            times = turns(
                 [
                     Contestant("as it is", lambda h=hand, f=first: h._step(*f)),
                     Contestant("compiled", lambda c=faster, f=first: c(*f)),
                 ],
                 repeats,
             )
-        cells = (number(times["as it is"]), number(times["compiled"]), number(took))
+        cells = (number(times.median("as it is")), number(times.median("compiled")), number(took))
         section.rows.append((name, *cells))
     return section

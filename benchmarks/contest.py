@@ -1,4 +1,4 @@
-"""Contestants that take turns in one process, and the median of their times."""
+"""Contestants that take turns, the medians of their times and of their ratios turn by turn."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import sub, truediv
 
 import numpy as np
 from workloads import Workload
@@ -17,6 +18,8 @@ from fedparity.engines.setup import intraop
 TURN = 0.1
 """Seconds a turn should last: what is faster is called several times in a row."""
 MOST_CALLS = 20
+MORE = 3
+"""Times the repeats, for rounds of less than a second: a second's trouble is many of them."""
 
 
 @dataclass(frozen=True)
@@ -37,28 +40,50 @@ class Contestant:
             return 1000 * (time.perf_counter() - began) / calls
 
 
-def medians(contestants: Sequence[Contestant], repeats: int) -> dict[str, float]:
-    """Return the median milliseconds of every contestant."""
-    return {n: statistics.median(times) for n, times in turns(contestants, repeats).items()}
+class Times(dict[str, list[float]]):
+    """Milliseconds of every contestant, turn by turn."""
+
+    def median(self, name: str) -> float:
+        """Return the median of a contestant's turns."""
+        return statistics.median(self[name])
+
+    def fastest(self, *names: str) -> str:
+        """Return which of these has the smallest median."""
+        return min(names, key=self.median)
+
+    def ratio(self, one: str, other: str) -> float:
+        """Return the median ratio of one's turn to the other's turn beside it.
+
+        A machine that is slower for some seconds is slower for both.
+        """
+        return statistics.median(map(truediv, self[one], self[other]))
+
+    def more(self, one: str, other: str) -> float:
+        """Return the median difference of one's turn and the other's turn beside it."""
+        return statistics.median(map(sub, self[one], self[other]))
 
 
-def turns(
-    contestants: Sequence[Contestant], repeats: int, wanted: int | None = None
-) -> dict[str, list[float]]:
-    """Return the milliseconds of every contestant's turns; they alternate, warmed up once.
+def turns(contestants: Sequence[Contestant], repeats: int, wanted: int | None = None) -> Times:
+    """Return the times of every contestant's turns; they alternate, warmed up once.
 
-    A turn is of so many calls, or of as many as fill its time.
+    Every other time they go in reverse, so that nobody always comes after the same one. A turn is
+    of so many calls, or of as many as fill its time.
     """
     calls: dict[str, int] = {}
     for each in contestants:
         first = each.turn(1)
         once = each.turn(1) if first < 1000 else first
         calls[each.name] = wanted or max(1, min(MOST_CALLS, round(1000 * TURN / once)))
-    times: dict[str, list[float]] = {each.name: [] for each in contestants}
-    for _ in range(repeats):
-        for each in contestants:
+    times = Times({each.name: [] for each in contestants})
+    for repeat in range(repeats):
+        for each in contestants if repeat % 2 == 0 else reversed(contestants):
             times[each.name].append(each.turn(calls[each.name]))
     return times
+
+
+def many(workload: Workload, repeats: int) -> int:
+    """Return how many turns a workload gets."""
+    return repeats if workload.model == "cnn" else MORE * repeats
 
 
 def federation(workload: Workload) -> fp.Federation:

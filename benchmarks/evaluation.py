@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from contest import Contestant, Rounds, experiment, federation, medians
+from contest import Contestant, Rounds, experiment, federation, turns
 from report import Bar, Section, number
 from torch import nn
 from workloads import WORKLOADS, Workload
@@ -49,7 +49,7 @@ def measure(names: Sequence[str], repeats: int) -> Section:
         rounds = Rounds(experiment(workload, data=data))
         down = Down("evaluate", 0, 0.0, rounds.state.server.x, rounds.state.server.buffers)
         pooled = Pooled(experiment(workload, data=data).setup.module, data.train)
-        times = medians(
+        times = turns(
             [
                 Contestant("ours", lambda r=rounds, d=down: r.run.door.evaluate(d, "train")),
                 Contestant("pooled, 1", pooled),
@@ -58,9 +58,10 @@ def measure(names: Sequence[str], repeats: int) -> Section:
             repeats,
         )
         rounds.close()
-        best = min(times["pooled, 1"], times["pooled, 2"])
-        ratio = times["ours"] / best
-        cells = (f"{len(data.train):,}", number(times["ours"]), number(best), f"{ratio:.2f}x")
+        best = times.fastest("pooled, 1", "pooled, 2")
+        ratio = times.ratio("ours", best)
+        shown = (number(times.median(who)) for who in ("ours", best))
+        cells = (f"{len(data.train):,}", *shown, f"{ratio:.2f}x")
         section.rows.append((name, *cells))
         section.bars.append(Bar(f"{name}: evaluation to a pooled pass", ratio, COST))
     return section

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from contest import Contestant, medians
+from contest import Contestant, turns
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -17,7 +17,7 @@ def rate(repeats: int, threads: int) -> float:
     """Return the floating-point operations a millisecond of a large product."""
     left, right = (torch.randn(SIDE, SIDE) for _ in range(2))
     product = Contestant("product", lambda: left @ right, threads)
-    return 2 * SIDE**3 / medians([product], repeats)["product"]
+    return 2 * SIDE**3 / turns([product], repeats).median("product")
 
 
 def operations(experiment: fp.Experiment) -> float:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
-from itertools import chain
-from operator import sub
 from typing import Literal
 
 import memory
@@ -14,6 +11,7 @@ from pydantic.dataclasses import dataclass
 from report import Bar, Section, number
 from workloads import WORKLOADS
 
+import fedparity as fp
 from fedparity.core.part import STRICT, Fact, Part
 
 METHODS: dict[str, Literal["loss", "validation_loss"] | None] = {
@@ -26,7 +24,7 @@ METHODS: dict[str, Literal["loss", "validation_loss"] | None] = {
 }
 """Methods, and the loss each asks clients for."""
 COST = 1.15
-MORE = {"lin": 60, "mlp": 20}
+MORE = {"lin": 150, "mlp": 30}
 """Times the repeats of other sections, a round each: what is compared differs by little."""
 CLIENTS, PARAMETERS = 100, 1_000_000
 SECONDS, MATRICES = 2.0, 3.0
@@ -50,50 +48,38 @@ def measure(names: Sequence[str], repeats: int) -> Section:
     section = Section(
         "Methods",
         "Milliseconds a round. *Loss pass* is what asking every client for its loss over all its "
-        "examples adds to FedAvg; *more* is what the method adds to FedAvg that asks for the same "
-        "loss: the median of the differences, round by round in turns. *To FedAvg* leaves the pass "
-        "out of both, and the bar is on it; *to both* is the method's round to that of FedAvg "
-        "with the pass.",
+        "examples adds to FedAvg; *more* is what the method adds to a run of FedAvg that asks for "
+        "the same loss: the median of the differences, round by round in turns. *To FedAvg* leaves "
+        "the pass out of both, and the bar is on it; *to both* is the method's round to that of "
+        "FedAvg with the pass.",
         ("workload", "method", "FedAvg", "loss pass", "more", "to both", "to FedAvg"),
     )
     for name in (n for n in names if n in ("lin", "mlp")):
         data = federation(WORKLOADS[name])
-        base = {fact: f"asks {fact}" for fact in ("loss", "validation_loss")} | {None: "fedavg"}
-        asking = {base[fact]: [Asks(fact=fact)] for fact in base if fact}
-        entrants = {"fedavg": "fedavg", **asking, **{method: method for method in METHODS}}
-        runs = {
-            text: Rounds(
-                experiment(
-                    WORKLOADS[name],
-                    what,
-                    data=data,
-                    lstar="best_validation(rounds=1)" if text == "eagle" else "none",
-                )
-            )
-            for text, what in entrants.items()
-        }
-        # A method's turn comes right after one of what it is compared with.
-        pairs = [
-            [Contestant(f"before {m}", runs[base[fact]]), Contestant(m, runs[m])]
-            for m, fact in METHODS.items()
-        ]
-        times = turns(
-            [Contestant("fedavg", runs["fedavg"]), *chain.from_iterable(pairs)],
-            repeats * MORE[name],
-            wanted=1,
-        )
-        for runner in runs.values():
-            runner.close()
-        plain = statistics.median(times["fedavg"])
+        runs = {"fedavg": _rounds(name, data, "fedavg")}
         for method, fact in METHODS.items():
-            before = times[f"before {method}"]
-            passed = statistics.median(before) - plain if fact else 0.0
-            more = statistics.median(map(sub, times[method], before))
-            both, alone = (1 + more / base_ms for base_ms in (plain + passed, plain))
+            # What a method is compared with is a run like it, as warm or cold as its own.
+            runs[f"base of {method}"] = _rounds(name, data, [Asks(fact=fact)] if fact else "fedavg")
+            runs[method] = _rounds(name, data, method)
+        entrants = [Contestant(text, run) for text, run in runs.items()]
+        times = turns(entrants, repeats * MORE[name], wanted=1)
+        for run in runs.values():
+            run.close()
+        plain = times.median("fedavg")
+        for method, fact in METHODS.items():
+            base = f"base of {method}"
+            passed = times.median(base) - plain if fact else 0.0
+            more = times.more(method, base)
+            both, alone = (1 + more / ms for ms in (plain + passed, plain))
             cells = (number(plain), number(passed), f"{more:.2f}", f"{both:.2f}x", f"{alone:.2f}x")
             section.rows.append((name, method, *cells))
             section.bars.append(Bar(f"{name}: {method} to FedAvg", alone, COST))
     return section
+
+
+def _rounds(name: str, data: fp.Federation, algorithm: object) -> Rounds:
+    lstar = "best_validation(rounds=1)" if algorithm == "eagle" else "none"
+    return Rounds(experiment(WORKLOADS[name], algorithm, data=data, lstar=lstar))
 
 
 def combining() -> Section:

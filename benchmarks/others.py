@@ -1,28 +1,55 @@
-"""Other simulators, each driven in a process and an environment of its own."""
+"""Other simulators, each driven in a process and an environment of its own, in turns with ours."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from contest import Contestant, Rounds, Times, experiment, many
+from report import number
+from workloads import WORKLOADS
 
 PEERS = ("flower", "flgo", "fedlab", "pfl", "fedjax")
 ONE_PROCESS = ("flgo", "fedlab")
 """Those that compute in one process, for which one thread and two are tried."""
-WORKLOADS = ("lin", "mlp", "cnn")
+MEASURED = ("lin", "mlp", "cnn")
 DRIVERS = Path(__file__).parent / "peers"
 PATIENCE = 1200
 """Seconds a peer may take."""
 NEVER = {("fedjax", "cnn")}
 """Minutes a round on a CPU."""
+CALLS = {"lin": 15, "mlp": 2, "cnn": 1}
+"""Rounds of ours in a turn."""
 
-Found = dict[tuple[str, str], float]
-"""Milliseconds a round by peer and workload."""
+
+@dataclass(frozen=True)
+class Peer:
+    """Milliseconds a round of a peer, and how many times ours that is."""
+
+    ms: float
+    ratio: float
+
+    def __str__(self) -> str:
+        return f"{number(self.ms)} ({number(self.ratio)}x)"
 
 
-def published() -> Found:
+Found = dict[tuple[str, str], Peer]
+"""Times by peer and workload."""
+
+
+class Silence(Exception):
+    """A peer that did not answer; says why."""
+
+
+def published() -> dict[tuple[str, str], int]:
     """Return figures (ms a round, two cores) that were published before this was written."""
     figures = {
         "flower": (796, 310, 4500),
@@ -34,46 +61,93 @@ def published() -> Found:
     return {
         (peer, name): value
         for peer, values in figures.items()
-        for name, value in zip(WORKLOADS, values, strict=True)
+        for name, value in zip(MEASURED, values, strict=True)
         if value
     }
 
 
-def measure(folder: Path, names: Sequence[str], rounds: int) -> Iterator[tuple[str, str, str]]:
-    """Time the peers whose environment exists; yield peer, workload and the answer or error."""
-    for peer in PEERS:
-        python = folder / peer / "bin" / "python"
-        if not python.exists():
-            continue
-        for name in (n for n in names if n in WORKLOADS and (peer, n) not in NEVER):
-            for threads in ("1", "2") if peer in ONE_PROCESS else ("1",):
-                yield peer, name, _ask(python, peer, name, rounds, threads)
-
-
-def _ask(python: Path, peer: str, name: str, rounds: int, threads: str) -> str:
-    command = [str(python), str(DRIVERS / f"time_{peer}.py"), name, "--rounds", str(rounds)]
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            env={**environment, "THREADS": threads},
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer in {PATIENCE} s"
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return lines[-1] if lines else (done.stderr.strip().splitlines() or ["no answer"])[-1]
-
-
-def collect(folder: Path | None, names: Sequence[str], rounds: int) -> tuple[Found, list[str]]:
-    """Return the best time of every peer, and what was said by each."""
+def collect(
+    folder: Path, names: Sequence[str], repeats: int, say: Callable[[str], object] = print
+) -> Found:
+    """Return the best time of every peer whose environment exists; say each as it is known."""
     found: Found = {}
-    said = []
-    for peer, name, told in measure(folder, names, rounds) if folder else ():
-        said.append(f"{peer} {name}: {told}")
-        if told.startswith("{"):
-            ms = float(json.loads(told)["ms"])
-            found[peer, name] = min(ms, found.get((peer, name), ms))
-    return found, said
+    for name in (n for n in names if n in MEASURED):
+        wanted = many(WORKLOADS[name], repeats)
+        rounds = Rounds(experiment(WORKLOADS[name]))
+        ours = Contestant("ours", rounds)
+        ours.turn(2)
+        for peer, threads in _entrants(folder, name):
+            command = [str(folder / peer / "bin" / "python"), str(DRIVERS / f"time_{peer}.py")]
+            command += [name, "--rounds", str(wanted), "--turns"]
+            try:
+                with Driver(command, threads) as driver:
+                    setting, times = driver.told(), Times(theirs=[], ours=[])
+                    for _ in range(wanted):
+                        times["theirs"].append(driver.round())
+                        times["ours"].append(ours.turn(CALLS[name]))
+            except Silence as why:
+                say(f"{peer} {name}: {why}")
+                continue
+            one = Peer(times.median("theirs"), times.ratio("theirs", "ours"))
+            say(f"{peer} {name}: {one} {json.dumps(setting)}")
+            found[peer, name] = min(one, found.get((peer, name), one), key=lambda each: each.ms)
+        rounds.close()
+    return found
+
+
+def _entrants(folder: Path, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the peers that can do a workload, and the threads to try."""
+    for peer in PEERS:
+        if (folder / peer / "bin" / "python").exists() and (peer, name) not in NEVER:
+            yield from ((peer, n) for n in (("1", "2") if peer in ONE_PROCESS else ("1",)))
+
+
+class Driver:
+    """A peer's process; between its rounds it waits, so that the machine is free for others."""
+
+    def __init__(self, command: Sequence[str], threads: str = "1") -> None:
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed with the driver
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**environment, "THREADS": threads},
+            start_new_session=True,
+        )
+        self._limit = threading.Timer(PATIENCE, self._end)
+        self._limit.start()
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.communicate()  # lets it go to its end
+        self._limit.cancel()
+        self._end()
+        self._errors.close()
+
+    def told(self) -> dict[str, object]:
+        """Return the next line of JSON that it prints."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                found: dict[str, object] = json.loads(line)
+                return found
+        self._process.wait()
+        self._errors.seek(0)
+        raise Silence((self._errors.read().strip().splitlines() or ["no answer"])[-1])
+
+    def round(self) -> float:
+        """Let it do a round and return the milliseconds."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # then it has no more to tell
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        return float(str(self.told()["ms"]))
+
+    def _end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it and those it started
+            os.killpg(self._process.pid, signal.SIGKILL)

@@ -14,10 +14,10 @@ from report import Section, bars_markdown
 DOCS = Path(__file__).parents[1] / "docs"
 INTRODUCTION = (
     "Written by `python benchmarks/speed.py --write`; nothing here is typed by hand. Contestants "
-    "take turns in one process and the median of the repeats is shown, so that a ratio is one of "
-    "the same minutes on the same machine. The workloads are random data, FedAvg and plain SGD "
-    "with fixed steps and batches. `fedparity profile EXPERIMENT` shows where the time of your own "
-    "rounds goes."
+    "take turns. A time is the median of the turns, a ratio the median of the ratios of turns side "
+    "by side, since a machine may be slower for some seconds. The workloads are random data, "
+    "FedAvg and plain SGD with fixed steps and batches. `fedparity profile EXPERIMENT` shows where "
+    "the time of your own rounds goes."
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from batched import arithmetic
-from contest import Contestant, Rounds, experiment, federation, medians
+from contest import Contestant, Rounds, Times, experiment, federation, many, turns
 from gemm import operations, rate
 from others import Found, published
 from plain import PlainLoop
@@ -17,8 +17,6 @@ from fedparity.engines.auto import ENGINES
 TOO_SLOW = {("cnn", "vmap")}
 """Stacked convolutions: minutes a round."""
 TWO_CORES = 2
-MORE = 3
-"""Times the repeats, for rounds of less than a second: a second's trouble is many of them."""
 HAND = "arithmetic"
 AT_MOST = {"lin": 2.5, "mlp": 1.3, "cnn": 1.1}
 """Times the arithmetic that a round may take."""
@@ -31,8 +29,6 @@ AT_LEAST = {
 """How many times as fast as others a round should be."""
 AHEAD = ("flower", "flgo", "fedlab", "pfl", "fedjax")
 """Peers that cnn should be ahead of."""
-
-Times = dict[str, float]
 
 
 def measure(
@@ -54,18 +50,19 @@ def measure(
     speed = rate(repeats, TWO_CORES)
     for name in names:
         workload = WORKLOADS[name]
-        chosen, reason, times = contest(workload, repeats if name == "cnn" else MORE * repeats)
+        chosen, reason, times = contest(workload, many(workload, repeats))
         bound = operations(experiment(workload)) / speed
-        say(f"{name}: " + ", ".join(f"{who} {number(ms)}" for who, ms in times.items()))
-        others = [f"{e} {number(times[e])}" for e in ENGINES if e in times and e != "auto"]
+        shown = {who: number(times.median(who)) for who in times}
+        say(f"{name}: " + ", ".join(f"{who} {ms}" for who, ms in shown.items()))
+        others = [f"{e} {shown[e]}" for e in ENGINES if e in times and e != "auto"]
         section.rows.append(
             (
                 f"{name}: {workload}",
-                number(times["auto"]),
+                shown["auto"],
                 chosen,
                 ", ".join(others) or "-",
-                number(times["plain"]),
-                number(times[HAND]),
+                shown["plain"],
+                shown[HAND],
                 number(bound),
             )
         )
@@ -75,7 +72,7 @@ def measure(
 
 
 def contest(workload: Workload, repeats: int) -> tuple[str, str, Times]:
-    """Return the engine that auto takes, why, and the median milliseconds of everyone."""
+    """Return the engine that auto takes, why, and the times of everyone."""
     data = federation(workload)
     choice = experiment(workload, data=data).choice
     ours = {"auto": Rounds(experiment(workload, data=data))}
@@ -84,7 +81,7 @@ def contest(workload: Workload, repeats: int) -> tuple[str, str, Times]:
             ours[engine] = Rounds(experiment(workload, data=data, engine=engine))
     plain = PlainLoop(experiment(workload, data=data))
     by_hand = arithmetic(experiment(workload, data=data), workload.model)
-    times = medians(
+    times = turns(
         [
             *(Contestant(name, runner) for name, runner in ours.items()),
             Contestant("plain, 1", plain),
@@ -98,7 +95,7 @@ def contest(workload: Workload, repeats: int) -> tuple[str, str, Times]:
         runner.close()
     for name in ("plain", HAND):
         # Two threads inside an operation fall off a cliff where a core is not free.
-        times[name] = min(times[f"{name}, 1"], times[f"{name}, 2"])
+        times[name] = times[times.fastest(f"{name}, 1", f"{name}, 2")]
     return choice.name, choice.reason, times
 
 
@@ -106,17 +103,17 @@ def bars(name: str, times: Times, peers: Found) -> list[Bar]:
     """Return the bars of a workload; those against peers only where these were measured."""
     found = []
     if name in AT_MOST:
-        ratio = times["auto"] / times[HAND]
+        ratio = times.ratio("auto", HAND)
         found.append(Bar(f"{name}: of the arithmetic's time", ratio, AT_MOST[name]))
     wanted = dict(AT_LEAST.get(name, {}))
     if name == "cnn":
         wanted |= dict.fromkeys(AHEAD, 1.0)
     for other, limit in wanted.items():
-        theirs = times.get(other) or peers.get((other, name))
-        if theirs:
-            ratio = theirs / times["auto"]
-            told = "the plain loop" if other == "plain" else other
-            found.append(Bar(f"{name}: times as fast as {told}", ratio, limit, at_least=True))
+        told = f"{name}: times as fast as {'the plain loop' if other == 'plain' else other}"
+        if other in times:
+            found.append(Bar(told, times.ratio(other, "auto"), limit, at_least=True))
+        elif (other, name) in peers:
+            found.append(Bar(told, peers[other, name].ratio, limit, at_least=True))
     return found
 
 
@@ -129,8 +126,8 @@ def peers_section(peers: Found, ours: dict[str, str]) -> Section:
     """Return the table of other simulators."""
     text = (
         "Milliseconds a round of other simulators on the same work, each in a process of its own "
-        "([how they are set](../benchmarks/peers/README.md)). In brackets: published for two cores "
-        "elsewhere, not measured here."
+        "([how they are set](../benchmarks/peers/README.md)), in turns with ours, and how many "
+        "times ours that is. In brackets: published for two cores elsewhere, not measured here."
     )
     names = list(dict.fromkeys(name for _, name in published()))
     section = Section("Other simulators", text, ("simulator", *names))
@@ -138,7 +135,7 @@ def peers_section(peers: Found, ours: dict[str, str]) -> Section:
         cells = []
         for name in names:
             here, there = peers.get((peer, name)), published().get((peer, name))
-            cells.append(number(here) if here else f"({there})" if there else "-")
+            cells.append(str(here) if here else f"({there})" if there else "-")
         section.rows.append((peer, *cells))
     if ours:
         section.rows.append(("fedparity", *(ours.get(name, "-") for name in names)))

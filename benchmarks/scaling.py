@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from contest import Contestant, Rounds, experiment, federation, medians
+from contest import Contestant, Rounds, experiment, federation, turns
 from plain import PlainLoop
 from report import Section, number
 from workloads import WORKLOADS
@@ -58,11 +58,11 @@ def _curve(title: str, x_label: str, entrants: Entrants, repeats: int) -> Curve:
     x: list[float] = []
     times: dict[str, list[float]] = {}
     for at, contestants, rounds in entrants:
-        found = medians(contestants, repeats)
+        found = turns(contestants, repeats)
         rounds.close()
         x.append(at)
-        for name, ms in found.items():
-            times.setdefault(name, []).append(ms)
+        for name in found:
+            times.setdefault(name, []).append(found.median(name))
     return Curve(title, x_label, x, times)
 
 

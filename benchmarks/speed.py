@@ -87,12 +87,10 @@ def main() -> None:
     out.print(f"{page.machine()}; load {before:.2f}", markup=False)
     if before > QUIET:
         out.print("The machine is not quiet: these ratios will not be its own.", style="yellow")
-    peers, said = {}, []
+    peers: others.Found = {}
     if "peers" in wanted and asked.peers:
         out.print("measuring peers ...", style="dim")
-        peers, said = others.collect(asked.peers, names, max(3, min(asked.repeats, 10)))
-        for line in said:
-            out.print(line, markup=False, style="dim")
+        peers = others.collect(asked.peers, names, asked.repeats)
     add("rounds", lambda: rounds.measure(names, asked.repeats, peers))
     if "peers" in wanted:
         ours = rounds.ours(sections[0]) if "rounds" in wanted else {}

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import work
 
-workload, rounds = work.asked()
+workload = work.WORKLOADS[work.asked().workload]
 
 
 def parameters() -> list[dict[str, jax.Array]]:
@@ -66,4 +66,4 @@ def round() -> None:
     jax.block_until_ready(state.params)
 
 
-work.answer("fedjax", work.timed(round, rounds), "jit")
+work.Turns("fedjax", "jit").take(round)

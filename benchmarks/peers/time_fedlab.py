@@ -17,7 +17,7 @@ for name in ("torchvision", "torchvision.datasets", "torchvision.transforms"):
 from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer  # noqa: E402
 from fedlab.contrib.algorithm.basic_server import SyncServerHandler  # noqa: E402
 
-workload, rounds = work.asked()
+workload = work.WORKLOADS[work.asked().workload]
 torch.set_num_threads(int(os.environ.get("THREADS", "1")))
 
 
@@ -55,4 +55,4 @@ def round() -> None:
         handler.load(package)
 
 
-work.answer("fedlab", work.timed(round, rounds), f"{torch.get_num_threads()} thread")
+work.Turns("fedlab", f"{torch.get_num_threads()} thread").take(round)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from itertools import pairwise
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -17,9 +15,9 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
-workload, rounds = work.asked()
+workload = work.WORKLOADS[work.asked().workload]
 client_app, server_app = ClientApp(), ServerApp()
-began: list[float] = []
+turns = work.Turns("flwr", "one actor a core")
 
 
 @client_app.train()
@@ -37,10 +35,10 @@ def train(message: Message, context: Context) -> Message:
 
 
 class Timed(FedAvg):
-    """FedAvg that notes when a round begins."""
+    """FedAvg that says when a round begins, which is when the last one ends."""
 
     def configure_train(self, server_round, arrays, config, grid):  # type: ignore[no-untyped-def]
-        began.append(time.perf_counter())
+        turns.next()
         return super().configure_train(server_round, arrays, config, grid)
 
 
@@ -53,7 +51,7 @@ def main(grid: Grid, context: Context) -> None:
         min_available_nodes=workload.clients,
     )
     start = ArrayRecord(work.network(workload).state_dict())
-    strategy.start(grid=grid, initial_arrays=start, num_rounds=rounds + 2)
+    strategy.start(grid=grid, initial_arrays=start, num_rounds=turns.total + 1)
 
 
 if __name__ == "__main__":
@@ -63,5 +61,3 @@ if __name__ == "__main__":
         num_supernodes=workload.clients,
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
     )
-    gaps = [after - before for before, after in pairwise(began)]
-    work.answer("flwr", gaps[1:], "one actor a core")

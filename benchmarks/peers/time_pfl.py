@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -24,7 +22,7 @@ from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 
 PROCESSES = 2
-workload, rounds = work.asked()
+workload = work.WORKLOADS[work.asked().workload]
 if "LOCAL_RANK" not in os.environ:
     start = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={PROCESSES}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -40,6 +38,9 @@ entropy = torch.nn.CrossEntropyLoss()
 network.loss = lambda x, y: entropy(network(x), y)
 network.metrics = lambda x, y: {}
 draws = np.random.default_rng(0)
+turns = work.Turns("pfl", f"{PROCESSES} processes")
+if not (first := os.environ["LOCAL_RANK"] == "0"):
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- one of them tells
 
 
 def user(client: int) -> Dataset:
@@ -49,21 +50,24 @@ def user(client: int) -> Dataset:
 
 
 class Clock(TrainingProcessCallback):
-    """Notes when a round ends."""
-
-    def __init__(self) -> None:
-        self.ends: list[float] = []
+    """Says when a round ends, which is when the next one begins."""
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):  # type: ignore[no-untyped-def]
-        self.ends.append(time.perf_counter())
-        return False, Metrics()
+        return not turns.next(together), Metrics()
 
 
-clock = Clock()
+def together() -> None:
+    """Wait for a line; all processes begin the round at once."""
+    if first:
+        sys.stdin.readline()
+    torch.distributed.barrier()
+
+
+turns.next()
 users = FederatedDataset(user, lambda: int(draws.integers(workload.clients)))
 FederatedAveraging().run(
     NNAlgorithmParams(
-        central_num_iterations=rounds + 2,
+        central_num_iterations=turns.total,
         evaluation_frequency=10**6,
         train_cohort_size=workload.cohort,
         val_cohort_size=None,
@@ -79,8 +83,5 @@ FederatedAveraging().run(
         local_learning_rate=work.LR,
         local_batch_size=workload.batch,
     ),
-    callbacks=[clock],
+    callbacks=[Clock()],
 )
-gaps = [after - before for before, after in pairwise(clock.ends)]
-if os.environ["LOCAL_RANK"] == "0":
-    work.answer("pfl", gaps[1:], f"{PROCESSES} processes")

@@ -22,32 +22,58 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 LR = 0.01
+WARM = 2
+"""Rounds that are not timed."""
 
 
-def asked() -> tuple[Workload, int]:
-    """Return the workload and the number of rounds of the command line."""
-    parser = argparse.ArgumentParser(description="Time FedAvg rounds; prints one line of JSON.")
+def asked() -> argparse.Namespace:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(description="Time FedAvg rounds; prints lines of JSON.")
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--rounds", type=int, default=5)
-    told = parser.parse_args()
-    return WORKLOADS[told.workload], told.rounds
+    parser.add_argument("--turns", action="store_true", help="wait for a line before each round")
+    return parser.parse_args()
 
 
-def timed(round: Callable[[], object], rounds: int) -> list[float]:
-    """Return the seconds of every round after the first."""
-    times = []
-    for number in range(rounds + 1):
-        began = time.perf_counter()
-        round()
-        if number:
-            times.append(time.perf_counter() - began)
-    return times
+class Turns:
+    """The rounds of a driver: some to warm up, then those that are timed.
 
+    Alone, a driver prints the median of its rounds. In turns with others it says when it is ready,
+    waits for a line before every round and prints what that took.
+    """
 
-def answer(package: str, seconds: list[float], setting: str = "") -> None:
-    """Print the median milliseconds a round."""
-    told = {"ms": 1000 * statistics.median(seconds), "version": version(package)}
-    print(json.dumps({**told, "setting": setting}), flush=True)
+    def __init__(self, package: str, setting: str = "") -> None:
+        told = asked()
+        self.rounds, self.alone = told.rounds, not told.turns
+        self.total = WARM + self.rounds
+        self.about = {"version": version(package), "setting": setting}
+        self.seconds: list[float] = []
+        self.done, self.began = -1, 0.0
+
+    def next(self, wait: Callable[[], object] = lambda: sys.stdin.readline()) -> bool:
+        """Note that a round may have ended; tell whether another one begins."""
+        took = time.perf_counter() - self.began
+        self.done += 1
+        if self.done > WARM:
+            self.seconds.append(took)
+            if not self.alone:
+                print(json.dumps({"ms": 1000 * took}), flush=True)
+        if self.done == WARM and not self.alone:
+            print(json.dumps(self.about), flush=True)
+        if self.done == self.total:
+            if self.alone:
+                told = {"ms": 1000 * statistics.median(self.seconds), **self.about}
+                print(json.dumps(told), flush=True)
+            return False
+        if self.done >= WARM and not self.alone:
+            wait()
+        self.began = time.perf_counter()
+        return True
+
+    def take(self, round: Callable[[], object]) -> None:
+        """Do all rounds."""
+        while self.next():
+            round()
 
 
 def network(workload: Workload) -> nn.Module:

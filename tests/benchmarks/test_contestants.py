@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import memory
 import pytest
 import torch
 from batched import ChannelsLast, FullBatches, Round, Stacked, arithmetic
-from contest import Contestant, Rounds, experiment, medians
+from contest import Contestant, Rounds, Times, experiment, turns
 from methods import METHODS, Asks
 from plain import PlainLoop
 from workloads import WORKLOADS, Workload
@@ -78,10 +77,16 @@ def test_fedfv_is_weighed_against_its_updates():
     assert found["seconds"] > 0
 
 
-def test_contestants_alternate_and_all_are_timed():
-    turns: list[str] = []
-    pair = [Contestant(name, lambda name=name: turns.append(name)) for name in ("one", "two")]
-    found = medians(pair, repeats=3)
-    assert set(found) == {"one", "two"}
-    switches = sum(a != b for a, b in pairwise(turns))
-    assert switches == 2 * (1 + 3) - 1
+def test_contestants_alternate_there_and_back_and_all_are_timed():
+    calls: list[str] = []
+    pair = [Contestant(name, lambda name=name: calls.append(name)) for name in ("one", "two")]
+    found = turns(pair, repeats=3, wanted=1)
+    assert {name: len(times) for name, times in found.items()} == {"one": 3, "two": 3}
+    assert calls[4:] == ["one", "two", "two", "one", "one", "two"]
+
+
+def test_a_ratio_is_that_of_neighbours_in_time():
+    drifting = Times(ours=[1.0, 5.0, 2.0], theirs=[3.0, 15.0, 4.0])
+    assert drifting.ratio("theirs", "ours") == 3
+    assert drifting.more("theirs", "ours") == 2
+    assert drifting.fastest("theirs", "ours") == "ours"

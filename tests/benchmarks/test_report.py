@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import others
 import page
 import pytest
 import rounds
+from contest import Times
 from report import Bar, Section, bars_markdown
 from scaling import Curve, figure
 
@@ -41,34 +42,42 @@ def test_the_page_holds_machine_command_bars_and_tables():
 
 
 def test_bars_against_peers_stand_only_where_a_peer_was_measured():
-    times = {"auto": 6.0, "plain": 240.0, rounds.HAND: 3.0}
+    times = Times({"auto": [6.0, 9.0], "plain": [240.0, 360.0], rounds.HAND: [3.0, 4.5]})
     alone = {bar.claim: bar for bar in rounds.bars("lin", times, {})}
     assert set(alone) == {"lin: of the arithmetic's time", "lin: times as fast as the plain loop"}
     assert alone["lin: times as fast as the plain loop"].value == 40
-    both = rounds.bars("lin", times, {("fedjax", "lin"): 42.0})
+    both = rounds.bars("lin", times, {("fedjax", "lin"): others.Peer(42.0, 7.0)})
     assert [bar.value for bar in both if "fedjax" in bar.claim] == [7]
 
 
 def test_published_figures_are_marked_as_such():
-    rows = {row[0]: row[1:] for row in rounds.peers_section({("pfl", "mlp"): 61.2}, {}).rows}
-    assert rows["pfl"] == ("(143)", "61.2", "(3190)")
+    measured = {("pfl", "mlp"): others.Peer(61.2, 1.5)}
+    rows = {row[0]: row[1:] for row in rounds.peers_section(measured, {}).rows}
+    assert rows["pfl"] == ("(143)", "61.2 (1.5x)", "(3190)")
     assert rows["fedjax"] == ("(42)", "(86)", "-")
 
 
-def test_peers_are_asked_in_their_own_environment_and_failures_are_told(tmp_path):
+def test_peers_take_turns_in_their_own_environment_and_failures_are_told(tmp_path, monkeypatch):
+    monkeypatch.setitem(others.WORKLOADS, "lin", replace(others.WORKLOADS["lin"], examples=10))
+    asked = tmp_path / "asked"
     answers = {
-        "pfl": f"echo progress; echo '{json.dumps({'ms': 61.0, 'version': '0.6.0'})}'",
+        "pfl": f"""echo progress; echo '{{"version": "0.6.0"}}'
+            while read line; do echo asked >> {asked}; echo '{{"ms": 61.0}}'; done""",
         "fedlab": "echo 'No module named fedlab' >&2; exit 1",
+        "fedjax": """echo '{"version": "0.0.17"}'; read line; echo 'out of memory' >&2; exit 1""",
     }
     for peer, script in answers.items():
         python = tmp_path / peer / "bin" / "python"
         python.parent.mkdir(parents=True)
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
-    found, said = others.collect(tmp_path, ["lin", "device"], rounds=1)
-    assert found == {("pfl", "lin"): 61.0}
+    said: list[str] = []
+    found = others.collect(tmp_path, ["lin", "device"], 1, said.append)
+    assert set(found) == {("pfl", "lin")}
+    assert found["pfl", "lin"].ms == 61.0
+    assert asked.read_text(encoding="utf-8") == others.many(others.WORKLOADS["lin"], 1) * "asked\n"
     assert "fedlab lin: No module named fedlab" in said
-    assert others.collect(None, ["lin"], rounds=1) == ({}, [])
+    assert "fedjax lin: out of memory" in said
 
 
 def test_every_peer_has_a_driver_and_instructions():
