@@ -99,6 +99,7 @@ def trained_on(part: LSR, round: int) -> Tensor:
         None,
         anchor=torch.zeros(1).double(),
         seed=torch.tensor(7),
+        purpose="lsr.loss",
         inputs=FIRST,
         predict=lambda x: x,
         augment=lambda x, u: SECOND,

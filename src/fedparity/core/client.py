@@ -19,7 +19,6 @@ from torch import Tensor
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.layout import Layout
 from fedparity.core.part import Client, Fact, Part, Tensors, is_stacked
-from fedparity.core.seeds import salted
 from fedparity.core.solver import Solver
 
 Tree = Mapping[str, Any]
@@ -137,7 +136,8 @@ def _view(
         state=tree["state"].get(part.name, {}),
         n=tree["n"],
         steps=tree["steps"],
-        seed=salted(tree["seed"], f"{part.name}.{hook}"),
+        seed=tree["seed"],
+        purpose=f"{part.name}.{hook}",
         **tree["facts"],
         **more,
     )

@@ -213,11 +213,15 @@ class Client:
 
     def uniform(self, size: int, draw: int = 0) -> Tensor:
         """Return numbers in [0, 1) that depend on run, round, client, part, hook, step and draw."""
-        return seeds.uniform(self.__dict__["seed"], self._draw(draw), size, self.anchor.dtype)
+        return seeds.uniform(self._own_seed(), self._draw(draw), size, self.anchor.dtype)
 
     def noise(self, size: int, draw: int = 0) -> Tensor:
         """Return standard normal numbers at the same address as :meth:`uniform`."""
-        return seeds.normal(self.__dict__["seed"], self._draw(draw), size, self.anchor.dtype)
+        return seeds.normal(self._own_seed(), self._draw(draw), size, self.anchor.dtype)
+
+    def _own_seed(self) -> Tensor:
+        """Made when a part draws: most do not."""
+        return seeds.salted(self.__dict__["seed"], self.__dict__["purpose"])
 
     def _draw(self, draw: int) -> int:
         return 1024 * (self.step + 1) + draw

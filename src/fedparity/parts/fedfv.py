@@ -33,7 +33,7 @@ READ = 1 << 22
 """Numbers of the updates that a worker reads at once: it is not worth another worker below."""
 
 LITTLE = 1e-2
-"""Length of what projections leave, to the average length, below which all is done in float64."""
+"""Length of what projections leave, to that of updates, below which all is done in float64."""
 
 CANCELLED = 5e-3
 """Square of a sum of updates, to that of their lengths, below which its digits are worth a pass."""
@@ -148,13 +148,13 @@ class FedFV(Part):
         updates = deltas.numpy()
         for kind in dict.fromkeys((updates.dtype, np.dtype(np.float64))):
             gram = gram_matrix(updates, kind)
-            lengths = np.sqrt(gram.diagonal())
-            if kind != np.float64 and not _shortest(kind) < lengths.min() <= lengths.max() < np.inf:
+            squares = gram.diagonal()
+            most = math.sqrt(np.abs(weights) @ squares)
+            if kind != np.float64 and not (squares.min() > _least(kind) and most < math.inf):
                 continue
             coefficients = self._internal(gram, weights, up["loss"], ctx)
             direction = mixture(coefficients, updates, kind)
             length = math.sqrt(direction @ direction)
-            most = float(np.abs(weights) @ lengths)
             if length > LITTLE * most:
                 break
 
@@ -162,14 +162,15 @@ class FedFV(Part):
             self._external(direction, updates, s, ctx)
             length = math.sqrt(direction @ direction)
         # What is left of updates that cancel is rounding: rescaling would make a step of it.
-        if length <= 16 * torch.finfo(deltas.dtype).eps * most:
+        if length <= 16 * _rounding(updates.dtype) * most:
             return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
         square = float(weights @ gram @ weights)
         if square <= CANCELLED * most**2:
             plain = mixture(weights, updates, kind)
             square = float(plain @ plain)
         direction *= math.sqrt(square) / length
-        return torch.from_numpy(direction).to(deltas.dtype), self._remember(deltas, s, ctx)
+        found = torch.from_numpy(direction.astype(updates.dtype, copy=False))
+        return found, self._remember(deltas, s, ctx)
 
     def _internal(self, gram: Numbers, weights: Numbers, losses: Tensor, ctx: Context) -> Numbers:
         """Return the average of the projected updates, as coefficients on the original ones."""
@@ -280,13 +281,11 @@ def mixture(
     coefficients: Numbers, updates: Updates, kind: Kind, rows: Ids | None = None
 ) -> Numbers:
     """Return the combination of all or some rows with these coefficients."""
-    found, narrow = np.empty(updates.shape[1]), coefficients.astype(kind)
-
-    def fill(block: Updates, columns: slice) -> None:
-        found[columns] = narrow @ (block if rows is None else block[rows])
-
-    _blocks(updates, kind, READ, fill)
-    return found
+    narrow = coefficients.astype(kind)
+    parts = _blocks(
+        updates, kind, READ, lambda block, _: narrow @ (block if rows is None else block[rows])
+    )
+    return (parts[0] if len(parts) == 1 else np.concatenate(parts)).astype(np.float64)
 
 
 def _summed(
@@ -304,6 +303,9 @@ def _blocks(
     updates: Updates, kind: Kind, numbers: int, one: Callable[[Updates, slice], T]
 ) -> list[T]:
     """Go through the updates, a block of columns at a time, on all cores."""
+    if updates.size <= numbers:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return [one(updates.astype(kind, copy=False), slice(None))]
     width = max(1, numbers // len(updates))
     blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
 
@@ -315,9 +317,15 @@ def _blocks(
 
 
 @functools.cache
-def _shortest(kind: Kind) -> float:
-    """Return the length below which a square has lost digits in this type."""
-    return math.sqrt(np.finfo(kind).tiny / np.finfo(kind).eps)
+def _least(kind: Kind) -> float:
+    """Return the square below which digits are lost in this type."""
+    return float(np.finfo(kind).tiny / np.finfo(kind).eps)
+
+
+@functools.cache
+def _rounding(kind: Kind) -> float:
+    """Return the relative rounding of this type."""
+    return float(np.finfo(kind).eps)
 
 
 @functools.cache
