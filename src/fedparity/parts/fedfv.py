@@ -144,12 +144,13 @@ class FedFV(Part):
         # Everything below is odd in the updates, so the sign of G = -D is left to the end: D is
         # projected as it is, and kept as it is.
         m = len(deltas)
-        weights = w.double().numpy() if self.mean == "given" else np.full(m, 1 / m)
+        weights = w.double().numpy() if self.mean == "given" else _uniform(m)
+        sizes = np.abs(weights) if self.mean == "given" else weights
         updates = deltas.numpy()
-        for kind in dict.fromkeys((updates.dtype, np.dtype(np.float64))):
+        for kind in _kinds(updates.dtype):
             gram = gram_matrix(updates, kind)
             squares = gram.diagonal()
-            most = math.sqrt(np.abs(weights) @ squares)
+            most = math.sqrt(sizes @ squares)
             if kind != np.float64 and not (squares.min() > _least(kind) and most < math.inf):
                 continue
             coefficients = self._internal(gram, weights, up["loss"], ctx)
@@ -314,6 +315,20 @@ def _blocks(
             return one(updates[:, blocks[piece]].astype(kind, copy=False), blocks[piece])
 
     return _crew().run(len(blocks), at)
+
+
+@functools.lru_cache(maxsize=16)
+def _uniform(m: int) -> Numbers:
+    """Return uniform weights, which nobody may change."""
+    found = np.full(m, 1 / m)
+    found.setflags(write=False)
+    return found
+
+
+@functools.cache
+def _kinds(kind: Kind) -> tuple[Kind, ...]:
+    """Return the precisions to try in turn: the updates' own, then float64."""
+    return tuple(dict.fromkeys((kind, np.dtype(np.float64))))
 
 
 @functools.cache
