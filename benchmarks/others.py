@@ -123,10 +123,12 @@ class Driver:
     def __enter__(self) -> Driver:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._process.communicate()  # lets it go to its end
+    def __exit__(self, error: type[BaseException] | None, *more: object) -> None:
+        if error is None:
+            self._process.communicate()  # lets it go to its end
         self._limit.cancel()
         self._end()
+        self._process.communicate()
         self._errors.close()
 
     def told(self) -> dict[str, object]:

@@ -83,11 +83,12 @@ def contest(workload: Workload, repeats: int) -> tuple[str, str, Times]:
     by_hand = arithmetic(experiment(workload, data=data), workload.model)
     times = turns(
         [
-            *(Contestant(name, runner) for name, runner in ours.items()),
-            Contestant("plain, 1", plain),
-            Contestant("plain, 2", plain, TWO_CORES),
             Contestant(f"{HAND}, 1", by_hand),
             Contestant(f"{HAND}, 2", by_hand, TWO_CORES),
+            Contestant("auto", ours["auto"]),  # beside those that are nearest
+            Contestant("plain, 2", plain, TWO_CORES),
+            Contestant("plain, 1", plain),
+            *(Contestant(name, runner) for name, runner in ours.items() if name != "auto"),
         ],
         repeats,
     )
