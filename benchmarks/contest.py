@@ -66,17 +66,18 @@ class Times(dict[str, list[float]]):
 def turns(contestants: Sequence[Contestant], repeats: int, wanted: int | None = None) -> Times:
     """Return the times of every contestant's turns; they alternate, warmed up once.
 
-    Every other time they go in reverse, so that nobody always comes after the same one. A turn is
-    of so many calls, or of as many as fill its time.
+    Every other time they go in reverse, but for the last, so that nobody always comes after the
+    same one and nobody after itself. A turn is of so many calls, or of as many as fill its time.
     """
     calls: dict[str, int] = {}
     for each in contestants:
         first = each.turn(1)
         once = each.turn(1) if first < 1000 else first
         calls[each.name] = wanted or max(1, min(MOST_CALLS, round(1000 * TURN / once)))
+    back = [*reversed(contestants[:-1]), *contestants[-1:]]
     times = Times({each.name: [] for each in contestants})
     for repeat in range(repeats):
-        for each in contestants if repeat % 2 == 0 else reversed(contestants):
+        for each in back if repeat % 2 else contestants:
             times[each.name].append(each.turn(calls[each.name]))
     return times
 

@@ -82,15 +82,15 @@ def collect(
             try:
                 with Driver(command, threads) as driver:
                     setting, times = driver.told(), Times(theirs=[], ours=[])
-                    for _ in range(wanted):
-                        times["theirs"].append(driver.round())
+                    for _ in range(wanted):  # theirs last: nobody waits at its end
                         times["ours"].append(ours.turn(CALLS[name]))
+                        times["theirs"].append(driver.round())
             except Silence as why:
                 say(f"{peer} {name}: {why}")
                 continue
             one = Peer(times.median("theirs"), times.ratio("theirs", "ours"))
             say(f"{peer} {name}: {one} {json.dumps(setting)}")
-            found[peer, name] = min(one, found.get((peer, name), one), key=lambda each: each.ms)
+            found[peer, name] = min(one, found.get((peer, name), one), key=lambda each: each.ratio)
         rounds.close()
     return found
 
@@ -117,7 +117,8 @@ class Driver:
             env={**environment, "THREADS": threads},
             start_new_session=True,
         )
-        self._limit = threading.Timer(PATIENCE, self._end)
+        self._late = threading.Event()
+        self._limit = threading.Timer(PATIENCE, self._give_up)
         self._limit.start()
 
     def __enter__(self) -> Driver:
@@ -131,13 +132,16 @@ class Driver:
         self._process.communicate()
         self._errors.close()
 
-    def told(self) -> dict[str, object]:
-        """Return the next line of JSON that it prints."""
+    def told(self, key: str = "version") -> dict[str, object]:
+        """Return the next line of JSON with a key that it prints."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith("{"):
-                found: dict[str, object] = json.loads(line)
-                return found
+            with contextlib.suppress(ValueError):
+                found = json.loads(line)
+                if isinstance(found, dict) and key in found:
+                    return found
+        if self._late.is_set():
+            raise Silence(f"no answer in {PATIENCE} s")
         self._process.wait()
         self._errors.seek(0)
         raise Silence((self._errors.read().strip().splitlines() or ["no answer"])[-1])
@@ -148,8 +152,13 @@ class Driver:
         with contextlib.suppress(BrokenPipeError):  # then it has no more to tell
             self._process.stdin.write("\n")
             self._process.stdin.flush()
-        return float(str(self.told()["ms"]))
+        return float(str(self.told("ms")["ms"]))
+
+    def _give_up(self) -> None:
+        self._late.set()
+        self._end()
 
     def _end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it and those it started
+        # What it started in sessions of their own ends when nothing more is asked.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -14,8 +14,8 @@ from report import Section, bars_markdown
 DOCS = Path(__file__).parents[1] / "docs"
 INTRODUCTION = (
     "Written by `python benchmarks/speed.py --write`; nothing here is typed by hand. Contestants "
-    "take turns. A time is the median of the turns, a ratio the median of the ratios of turns side "
-    "by side, since a machine may be slower for some seconds. The workloads are random data, "
+    "take turns. A time is the median of the turns, a ratio the median of the ratios of turns near "
+    "each other, since a machine may be slower for some seconds. The workloads are random data, "
     "FedAvg and plain SGD with fixed steps and batches. `fedparity profile EXPERIMENT` shows where "
     "the time of your own rounds goes."
 )

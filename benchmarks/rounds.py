@@ -128,7 +128,8 @@ def peers_section(peers: Found, ours: dict[str, str]) -> Section:
     text = (
         "Milliseconds a round of other simulators on the same work, each in a process of its own "
         "([how they are set](../benchmarks/peers/README.md)), in turns with ours, and how many "
-        "times ours that is. In brackets: published for two cores elsewhere, not measured here."
+        "times ours in these turns that is; the last row is from the table above. In brackets "
+        "alone: published for two cores elsewhere, not measured here."
     )
     names = list(dict.fromkeys(name for _, name in published()))
     section = Section("Other simulators", text, ("simulator", *names))

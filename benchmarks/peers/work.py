@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import statistics
 import sys
 import time
@@ -35,6 +36,12 @@ def asked() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def asked_for() -> None:
+    """Wait until a round is asked for; if nobody will, the process ends."""
+    if not sys.stdin.readline():
+        os._exit(1)
+
+
 class Turns:
     """The rounds of a driver: some to warm up, then those that are timed.
 
@@ -50,7 +57,7 @@ class Turns:
         self.seconds: list[float] = []
         self.done, self.began = -1, 0.0
 
-    def next(self, wait: Callable[[], object] = lambda: sys.stdin.readline()) -> bool:
+    def next(self, wait: Callable[[], object] = asked_for) -> bool:
         """Note that a round may have ended; tell whether another one begins."""
         took = time.perf_counter() - self.began
         self.done += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,7 @@ def test_published_figures_are_marked_as_such():
 
 
 def test_peers_take_turns_in_their_own_environment_and_failures_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(others.Contestant, "turn", lambda self, calls: 2.0)
     monkeypatch.setitem(others.WORKLOADS, "lin", replace(others.WORKLOADS["lin"], examples=10))
     asked = tmp_path / "asked"
     answers = {
@@ -74,10 +76,54 @@ def test_peers_take_turns_in_their_own_environment_and_failures_are_told(tmp_pat
     said: list[str] = []
     found = others.collect(tmp_path, ["lin", "device"], 1, said.append)
     assert set(found) == {("pfl", "lin")}
-    assert found["pfl", "lin"].ms == 61.0
+    assert (found["pfl", "lin"].ms, found["pfl", "lin"].ratio) == (61.0, 30.5)
     assert asked.read_text(encoding="utf-8") == others.many(others.WORKLOADS["lin"], 1) * "asked\n"
     assert "fedlab lin: No module named fedlab" in said
     assert "fedjax lin: out of memory" in said
+
+
+DRIVER = """
+import sys
+sys.path.insert(0, {drivers!r})
+import work
+rounds = open({log!r}, "a")
+work.version = lambda package: "1.0"
+print("{{not an answer")
+work.Turns("some").take(lambda: print("round", file=rounds, flush=True))
+"""
+
+
+def driver(folder: Path, *more: str) -> others.Driver:
+    """Return a driver of three rounds that writes a line for each."""
+    script = DRIVER.format(drivers=str(others.DRIVERS), log=str(folder / "log"))
+    return others.Driver([sys.executable, "-c", script, "lin", "--rounds", "3", *more])
+
+
+def done(folder: Path) -> int:
+    return len((folder / "log").read_text(encoding="utf-8").splitlines())
+
+
+def test_a_driver_warms_up_and_does_a_round_when_asked(tmp_path):
+    with driver(tmp_path, "--turns") as peer:
+        assert peer.told()["version"] == "1.0"
+        assert done(tmp_path) == 2
+        for rounds in (3, 4, 5):
+            assert peer.round() > 0
+            assert done(tmp_path) == rounds
+        with pytest.raises(others.Silence, match="no answer"):
+            peer.round()
+
+
+def test_a_driver_that_nobody_asks_ends(tmp_path):
+    with driver(tmp_path, "--turns") as peer:
+        peer.told()
+    assert done(tmp_path) == 2
+
+
+def test_a_driver_alone_prints_its_median(tmp_path):
+    with driver(tmp_path) as peer:
+        assert float(str(peer.told("ms")["ms"])) > 0
+    assert done(tmp_path) == 5
 
 
 def test_every_peer_has_a_driver_and_instructions():

@@ -266,6 +266,22 @@ def test_given_mean_takes_the_weights_of_the_experiment():
     torch.testing.assert_close(script.play(FIXTURE, loss=PRE), vector(0.825, 1.8))
 
 
+@pytest.mark.parametrize("times", [1e-13, 1.0, 1e6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_given_weights_need_not_sum_to_one(times, dtype):
+    part = FedFV(alpha=0.1, tau=0, mean="given")
+    updates = torch.randn(6, 40, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    weights, up = torch.arange(1, 7, dtype=dtype) / 21, {"loss": torch.arange(6.0)}
+    context = Script([part], updates[0], n=[1] * 6).context
+    wanted, _ = part.combine(updates, weights, up, {}, context)
+    found, _ = part.combine(updates, times * weights, up, {}, context)
+    torch.testing.assert_close(found / times, wanted)
+    opposite = torch.cat([updates[:3], -updates[:3]])  # in full conflict, two by two
+    even = torch.full((6,), times / 6, dtype=dtype)
+    nothing, _ = part.combine(opposite[[0, 3, 0, 3, 0, 3]], even, up, {}, context)
+    assert not nothing.any()
+
+
 def test_uniform_mean_refuses_weights_that_it_would_ignore():
     with pytest.raises(InputError, match="would be ignored"):
         algorithm("qffl+fedfv")

@@ -220,7 +220,9 @@ class Client:
         return seeds.normal(self._own_seed(), self._draw(draw), size, self.anchor.dtype)
 
     def _own_seed(self) -> Tensor:
-        """Made when a part draws: most do not."""
+        """Return the seed of this part and hook; made when a part draws, for most do not."""
+        if "purpose" not in self.__dict__:
+            raise self._unknown("seed")
         return seeds.salted(self.__dict__["seed"], self.__dict__["purpose"])
 
     def _draw(self, draw: int) -> int:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedparity.core.layout import Layout
 
 POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+"""Layers that give the largest number of every window."""
 
 
 class Desk:
@@ -83,28 +84,41 @@ def suits_channels_last(module: nn.Module, inputs: Tensor) -> bool:
 
 
 def pool_first(module: nn.Module) -> nn.Module:
-    """Put every max pooling of a sequence before the ReLU that it follows.
+    """Put every max pooling of a model in sequence before the ReLU that it follows.
 
     The largest of a window is the largest with or without ReLU, and has the gradient alone, so
     outputs and gradients are the same to the bit; there is less to cut off at zero, and to keep.
+    Of a model with a ``forward`` of its own nothing is known, and nothing changes.
     """
-    for inner in [m for m in module.modules() if type(m) is nn.Sequential]:
-        layers = list(inner.named_children())
-        if len(layers) < len(inner):  # a layer that stands twice: names no longer tell the order
-            continue
-        for place in range(1, len(layers)):
-            if _is_plain(layers[place - 1][1], nn.ReLU) and _is_plain(layers[place][1], *POOLS):
-                layers[place - 1 : place + 1] = layers[place], layers[place - 1]
-        for name, layer in layers:  # the order is that of insertion
-            delattr(inner, name)
-            inner.add_module(name, layer)
+    if type(module) is not nn.Sequential:
+        return module
+    layers = list(module.named_children())
+    for _, layer in layers:
+        pool_first(layer)
+    if len(layers) < len(module):  # a layer that stands twice: names do not tell the order
+        return module
+    for place in range(1, len(layers)):
+        if _cuts(layers[place - 1][1]) and _pools(layers[place][1]):
+            layers[place - 1 : place + 1] = layers[place], layers[place - 1]
+    for name, layer in layers:  # the order is that of insertion
+        delattr(module, name)
+        module.add_module(name, layer)
     return module
 
 
-def _is_plain(layer: nn.Module, *kinds: type[nn.Module]) -> bool:
-    """Tell whether a layer is exactly of a kind, gives its output alone and nobody watches it."""
-    watched = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
-    return type(layer) in kinds and not watched and not getattr(layer, "return_indices", False)
+def _cuts(layer: nn.Module) -> bool:
+    return type(layer) is nn.ReLU and not layer.inplace and not _watched(layer)
+
+
+def _pools(layer: nn.Module) -> bool:
+    if type(layer) not in POOLS or _watched(layer):
+        return False
+    return bool(layer.dilation == 1 and not layer.return_indices)  # every window has an input
+
+
+def _watched(layer: nn.Module) -> bool:
+    before = layer._forward_pre_hooks or layer._backward_pre_hooks
+    return bool(before or layer._forward_hooks or layer._backward_hooks)
 
 
 def turn(module: nn.Module) -> nn.Module:

@@ -33,10 +33,10 @@ READ = 1 << 22
 """Numbers of the updates that a worker reads at once: it is not worth another worker below."""
 
 LITTLE = 1e-2
-"""Length of what projections leave, to that of updates, below which all is done in float64."""
+"""Length of what projections leave, to the updates' root mean square, below which float64 does."""
 
 CANCELLED = 5e-3
-"""Square of a sum of updates, to that of their lengths, below which its digits are worth a pass."""
+"""Square of a sum of updates, to their mean square, below which its digits are worth a pass."""
 
 TINY = float(np.finfo(np.float64).tiny)
 """Square of an update that is as good as zero, for one over less is infinite."""
@@ -138,14 +138,17 @@ class FedFV(Part):
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"loss": c.loss})
 
+    @np.errstate(over="ignore", invalid="ignore")
     def combine(
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
         # Everything below is odd in the updates, so the sign of G = -D is left to the end: D is
         # projected as it is, and kept as it is.
         m = len(deltas)
-        weights = w.double().numpy() if self.mean == "given" else _uniform(m)
-        sizes = np.abs(weights) if self.mean == "given" else weights
+        weights = sizes = _uniform(m)
+        if self.mean == "given":
+            weights = w.double().numpy()
+            sizes = np.abs(weights) * np.abs(weights).sum()
         updates = deltas.numpy()
         for kind in _kinds(updates.dtype):
             gram = gram_matrix(updates, kind)
