@@ -18,8 +18,6 @@ from fedparity.engines.setup import intraop
 TURN = 0.1
 """Seconds a turn should last: what is faster is called several times in a row."""
 MOST_CALLS = 20
-MORE = 3
-"""Times the repeats, for rounds of less than a second: a second's trouble is many of them."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,9 @@ def turns(contestants: Sequence[Contestant], repeats: int, wanted: int | None = 
     return times
 
 
-def many(workload: Workload, repeats: int) -> int:
-    """Return how many turns a workload gets."""
-    return repeats if workload.model == "cnn" else MORE * repeats
+def turns_of(workload: Workload, repeats: int, more: int) -> int:
+    """Return the turns of a workload: so many times the repeats, if a round is not seconds long."""
+    return repeats if workload.model == "cnn" else more * repeats
 
 
 def federation(workload: Workload) -> fp.Federation:

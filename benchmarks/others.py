@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from contest import Contestant, Rounds, Times, experiment, many
+from contest import Contestant, Rounds, Times, experiment, turns_of
 from report import number
 from workloads import WORKLOADS
 
@@ -24,6 +24,8 @@ MEASURED = ("lin", "mlp", "cnn")
 DRIVERS = Path(__file__).parent / "peers"
 PATIENCE = 1200
 """Seconds a peer may take."""
+MORE = 3
+"""Times the repeats, for rounds of less than a second."""
 NEVER = {("fedjax", "cnn")}
 """Minutes a round on a CPU."""
 CALLS = {"lin": 15, "mlp": 2, "cnn": 1}
@@ -72,7 +74,7 @@ def collect(
     """Return the best time of every peer whose environment exists; say each as it is known."""
     found: Found = {}
     for name in (n for n in names if n in MEASURED):
-        wanted = many(WORKLOADS[name], repeats)
+        wanted = turns_of(WORKLOADS[name], repeats, MORE)
         rounds = Rounds(experiment(WORKLOADS[name]))
         ours = Contestant("ours", rounds)
         ours.turn(2)

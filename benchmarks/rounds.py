@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from batched import arithmetic
-from contest import Contestant, Rounds, Times, experiment, federation, many, turns
+from contest import Contestant, Rounds, Times, experiment, federation, turns, turns_of
 from gemm import operations, rate
 from others import Found, published
 from plain import PlainLoop
@@ -17,6 +17,8 @@ from fedparity.engines.auto import ENGINES
 TOO_SLOW = {("cnn", "vmap")}
 """Stacked convolutions: minutes a round."""
 TWO_CORES = 2
+MORE = 10
+"""Times the repeats, for rounds of less than a second: a second's trouble is many of them."""
 HAND = "arithmetic"
 AT_MOST = {"lin": 2.5, "mlp": 1.3, "cnn": 1.1}
 """Times the arithmetic that a round may take."""
@@ -50,7 +52,7 @@ def measure(
     speed = rate(repeats, TWO_CORES)
     for name in names:
         workload = WORKLOADS[name]
-        chosen, reason, times = contest(workload, many(workload, repeats))
+        chosen, reason, times = contest(workload, turns_of(workload, repeats, MORE))
         bound = operations(experiment(workload)) / speed
         shown = {who: number(times.median(who)) for who in times}
         say(f"{name}: " + ", ".join(f"{who} {ms}" for who, ms in shown.items()))
