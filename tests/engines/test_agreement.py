@@ -63,8 +63,9 @@ def test_every_kind_of_model(images, model):
     agree(images, model, fp.Solver(lr=0.1, epochs=1, batch=4))
 
 
-def test_tied_parameters(unlike):
-    agree(unlike, Tied, fp.Solver(lr=0.1, steps=2, batch=3))
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedeba_plus(alpha=0.5)"])
+def test_tied_parameters(unlike, algorithm):
+    agree(unlike, Tied, fp.Solver(lr=0.1, steps=2, batch=3), algorithm=algorithm)
 
 
 @pytest.mark.parametrize("buffers", ["average", "local"])

@@ -105,6 +105,17 @@ def test_a_layer_with_a_hook_is_no_chain():
     assert chain.leaves(nn.Sequential(layer)) is None
 
 
+def test_a_layer_with_another_forward_is_no_chain():
+    class Scaled(nn.Flatten):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    layer = nn.Linear(3, 3)
+    layer.forward = lambda x: x
+    assert chain.leaves(nn.Sequential(layer)) is None
+    assert chain.leaves(nn.Sequential(Scaled(), nn.Linear(3, 3))) is None
+
+
 def test_parts_that_change_the_loss_are_lifted():
     assert Chain.of(setup("linear", "lsr")) is None
     assert Chain.of(setup("linear", "prox")) is not None
@@ -125,6 +136,8 @@ def test_a_slope_is_the_derivative_of_its_loss(kind):
     slope = slope_of(task)
     assert slope is not None
     torch.testing.assert_close(slope(output.detach(), target), slow, rtol=0, atol=1e-15)
+    other_way = output.detach().mT.contiguous().mT
+    torch.testing.assert_close(slope(other_way, target), slow, rtol=0, atol=1e-15)
 
 
 def test_a_slope_is_not_inherited_by_another_loss():

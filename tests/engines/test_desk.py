@@ -58,6 +58,11 @@ def watched(layer: nn.Module) -> nn.Module:
     return layer
 
 
+def changed(layer: nn.Module) -> nn.Module:
+    layer.forward = lambda x: x.abs()
+    return layer
+
+
 class Own(nn.Sequential):
     pass
 
@@ -68,6 +73,8 @@ LEFT = {
     "before already": nn.Sequential(nn.MaxPool2d(2), nn.ReLU()),
     "watched": nn.Sequential(watched(nn.ReLU()), nn.MaxPool2d(2)),
     "watched pool": nn.Sequential(nn.ReLU(), watched(nn.MaxPool2d(2))),
+    "changed": nn.Sequential(changed(nn.ReLU()), nn.MaxPool2d(2)),
+    "changed sequence": changed(nn.Sequential(nn.ReLU(), nn.MaxPool2d(2))),
     "in place": nn.Sequential(nn.ReLU(inplace=True), nn.MaxPool2d(2)),
     "indices": nn.Sequential(nn.ReLU(), nn.MaxPool2d(2, return_indices=True)),
     "gaps": nn.Sequential(nn.ReLU(), nn.MaxPool2d(2, dilation=4, padding=1)),

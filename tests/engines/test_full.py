@@ -59,7 +59,7 @@ SOLVERS = {
 }
 
 
-def moved(federation, algorithm, engine, solver=None, clients=None):
+def moved(federation, algorithm, engine, solver=None, clients=None, chunk=None):
     made = fp.Experiment(
         federation,
         "mlp(hidden=4)",
@@ -67,6 +67,7 @@ def moved(federation, algorithm, engine, solver=None, clients=None):
         solver=solver or fp.Solver(lr=0.1, steps=2),
         dtype="float64",
         engine=engine,
+        chunk=chunk if engine == "vmap" else None,
     )
     assert reads_in_place(made.setup)
     bench = Bench(made)
@@ -94,6 +95,17 @@ def test_they_agree_with_the_loop_whatever_the_step(federation, solver):
 
 def test_they_agree_with_the_loop_on_a_part_of_the_clients(federation):
     agree(federation, "qffl", clients=[1, 3, 4])
+
+
+@pytest.mark.parametrize("algorithm", ["eagle(clip_min=0)", "fedeba_plus(alpha=0.5)"])
+def test_they_agree_with_the_loop_in_chunks(federation, algorithm):
+    agree(federation, algorithm, chunk=2)
+
+
+def test_they_agree_with_the_loop_on_values(federation):
+    train = federation.train
+    values = fp.Federation.from_arrays(train.x.numpy(), train.x.sum(1).numpy(), train.owner.numpy())
+    agree(values, "fedavg")
 
 
 def test_a_task_may_view_outputs_as_it_likes(federation):

@@ -16,7 +16,11 @@ from fedparity.errors import InputError
 
 Factory = Callable[..., nn.Module]
 Slope = Callable[[Tensor, Tensor], Tensor]
-"""``(output, target)`` of single examples to the derivative of their losses in the output."""
+"""``(output, target)`` of single examples to the derivative of their losses in the output.
+
+The output is ``[B, o]``, its rows or its columns contiguous: reshape it, do not view it. It is
+neither written to nor returned, for what a slope returns is scaled in place.
+"""
 
 
 class Task:
@@ -68,9 +72,10 @@ class Classification(Task):
 
     def slope(self, output: Tensor, target: Tensor) -> Tensor:
         """Return the derivative of each loss in its output: softmax minus the label."""
-        found = output.softmax(-1)
+        # Torch would copy an output whose classes are not side by side.
+        found = output.softmax(1) if output.is_contiguous() else output.mT.softmax(0).mT
         label = target[:, None]
-        return found.scatter_add_(1, label, found.new_full((1, 1), -1.0).expand_as(label))
+        return found.scatter_add_(1, label, torch.full_like(label, -1, dtype=found.dtype))
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"accuracy": (output.argmax(-1) == target).to(output.dtype)}

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fedparity.core.task import Slope, slope_of
 from fedparity.engines.gradients import Pieces
-from fedparity.engines.setup import Setup
+from fedparity.engines.setup import Setup, altered
 
 aten = torch.ops.aten
 BACKWARD: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
@@ -59,8 +59,10 @@ class Chain:
         return self._through(parameters, x)[-1]
 
     @torch.no_grad()
-    def gradient(self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor) -> Pieces:
-        """Return the gradient of the sum of losses, each times its ``share [m, B]``, by slot."""
+    def gradient(
+        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor | None
+    ) -> Pieces:
+        """Return the gradient of the sum of losses by slot, each times its ``share [m, B]``."""
         found = list(parameters)
         for place, bias, g, read in self._backward(parameters, x, target, share):
             found[place] = torch.bmm(g.transpose(1, 2), read)
@@ -92,12 +94,14 @@ class Chain:
         return tuple(found)
 
     def _backward(
-        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor
+        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor | None
     ) -> Iterator[tuple[int, bool, Tensor, Tensor]]:
         """Yield, last layer first, the slot of its weight, whether a bias follows, G and X."""
         seen = self._forward(parameters, x)
-        flat = self.slope(seen[-1].flatten(0, 1).contiguous(), target.flatten(0, 1))
-        g = flat.view_as(seen[-1]).mul_(share[..., None])
+        flat = self.slope(seen[-1].flatten(0, 1), target.flatten(0, 1))
+        g = flat.view_as(seen[-1])
+        if share is not None:
+            g.mul_(share[..., None])
         place = len(parameters)
         for depth in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[depth]
@@ -122,8 +126,10 @@ class Chain:
                 bias = None if layer.bias is None else parameters[place + 1]
                 x = affine(x, parameters[place], bias)
                 place += 1 if bias is None else 2
+            elif isinstance(layer, nn.Flatten):
+                x = x if x.dim() == 3 else x.flatten(2)
             else:
-                x = x.flatten(2) if isinstance(layer, nn.Flatten) else layer(x)
+                x = layer(x)
             seen.append(x)
         return seen
 
@@ -151,7 +157,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def leaves(module: nn.Module) -> list[nn.Module] | None:
     """Return the layers of a sequence of known ones in the order they apply, else None."""
-    if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
+    if type(module) is not nn.Sequential or altered(module):
         return None
     found: list[nn.Module] = []
     for child in module:
@@ -163,8 +169,8 @@ def leaves(module: nn.Module) -> list[nn.Module] | None:
 
 
 def _known(layer: nn.Module) -> bool:
-    if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks:
+    if altered(layer):
         return False
-    if isinstance(layer, nn.Flatten):
+    if type(layer) is nn.Flatten:
         return (layer.start_dim, layer.end_dim) == (1, -1)
     return type(layer) in (nn.Linear, nn.Identity, *BACKWARD)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedparity.core.layout import Layout
+from fedparity.engines.setup import altered
 
 POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 """Layers that give the largest number of every window."""
@@ -90,7 +91,7 @@ def pool_first(module: nn.Module) -> nn.Module:
     outputs and gradients are the same to the bit; there is less to cut off at zero, and to keep.
     Of a model with a ``forward`` of its own nothing is known, and nothing changes.
     """
-    if type(module) is not nn.Sequential:
+    if type(module) is not nn.Sequential or altered(module):
         return module
     layers = list(module.named_children())
     for _, layer in layers:
@@ -107,18 +108,13 @@ def pool_first(module: nn.Module) -> nn.Module:
 
 
 def _cuts(layer: nn.Module) -> bool:
-    return type(layer) is nn.ReLU and not layer.inplace and not _watched(layer)
+    return type(layer) is nn.ReLU and not layer.inplace and not altered(layer)
 
 
 def _pools(layer: nn.Module) -> bool:
-    if type(layer) not in POOLS or _watched(layer):
+    if type(layer) not in POOLS or altered(layer):
         return False
     return bool(layer.dilation == 1 and not layer.return_indices)  # every window has an input
-
-
-def _watched(layer: nn.Module) -> bool:
-    before = layer._forward_pre_hooks or layer._backward_pre_hooks
-    return bool(before or layer._forward_hooks or layer._backward_hooks)
 
 
 def turn(module: nn.Module) -> nn.Module:

@@ -57,8 +57,7 @@ class FullBatches(Stack):
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
         gradient, _ = self._gradient(self._slots, step, tree, down, factor)
-        self._slots = descend(self._slots, gradient, down.lr, in_place=self._own)
-        self._own = True
+        self._slots = descend(self._slots, gradient, down.lr, over_gradient=True)
 
     def blocks(self, data: Split) -> list[Block]:
         width = block_rows(data.x, BLOCK) if len(data) else 1
@@ -71,8 +70,5 @@ class FullBatches(Stack):
     def _gradient(
         self, leaves: Pieces, step: int, tree: Tree, down: Down, factor: Tensor | None = None
     ) -> tuple[Pieces, Tensor]:
-        found = self.gradient_by_blocks(leaves, self._buffers)
-        if factor is not None:
-            for slot in found:
-                slot.mul_(factor.view(-1, *[1] * (slot.dim() - 1)))
+        found = self.gradient_by_blocks(leaves, self._buffers, factor)
         return found, leaves[0].new_zeros(len(self.clients), 0)

@@ -22,9 +22,15 @@ def gradient_of(
 
 
 @torch.no_grad()
-def descend(parameters: Pieces, gradient: Pieces, lr: float, in_place: bool = True) -> Pieces:
-    """Take the step ``- lr * gradient`` and return where it leads."""
-    if not in_place:
-        return torch._foreach_add(parameters, gradient, alpha=-lr)
-    torch._foreach_add_(parameters, gradient, alpha=-lr)
-    return parameters
+def descend(parameters: Pieces, gradient: Pieces, lr: float, over_gradient: bool = False) -> Pieces:
+    """Take the step ``- lr * gradient`` and return where it leads.
+
+    The result is written over the parameters, or over the gradient, which must then be the
+    caller's own.
+    """
+    if not over_gradient:
+        torch._foreach_add_(parameters, gradient, alpha=-lr)
+        return parameters
+    for before, found in zip(parameters, gradient, strict=True):
+        torch.sub(before, found, alpha=lr, out=found)
+    return gradient

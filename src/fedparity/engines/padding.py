@@ -29,10 +29,10 @@ def padded(
     data: Split, clients: Ids, start: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return examples ``start .. start + width`` of every client, padded, with the mask."""
+    if len(clients) == 1 and start + width <= data.sizes[clients[0]]:
+        first = int(data.offsets[clients[0]]) + start
+        return data.x[None, first : first + width], data.y[None, first : first + width], None
     sizes, offsets = data.sizes[clients], data.offsets[clients]
-    if len(clients) == 1 and start + width <= sizes[0]:
-        own = slice(int(offsets[0]) + start, int(offsets[0]) + start + width)
-        return data.x[own][None], data.y[own][None], None
     place = start + np.arange(width)
     inside = place < sizes[:, None]
     rows = torch.from_numpy(

@@ -128,6 +128,13 @@ class Engine:
         """Give back what the engine holds."""
 
 
+def altered(layer: nn.Module) -> bool:
+    """Tell whether a layer has hooks, or a ``forward`` that is not of its class."""
+    before = layer._forward_pre_hooks or layer._backward_pre_hooks
+    after = layer._forward_hooks or layer._backward_hooks
+    return bool(before or after or "forward" in vars(layer))
+
+
 def rows_of(tree: Mapping[str, Tensors], rows: Tensor | int) -> Named:
     """Return the given rows of every tensor of a tree."""
     return {part: {k: v[rows] for k, v in tensors.items()} for part, tensors in tree.items()}

@@ -117,7 +117,7 @@ class Stack(Lane):
     def begin(self, y: Tensor, buffers: Tensor) -> None:
         self._buffers = buffers.expand(len(self.clients), -1)
         pieces = self.layout.views(y)
-        # A chain's first step makes the clients' own parameters, and later ones add to them.
+        # A chain's first step makes the clients' own parameters.
         self._own = self.chain is None
         if self._own:
             self.setup.module.train()
@@ -303,25 +303,33 @@ class Stack(Lane):
         leaves = self._leaves(self.layout.views(y))
         return self.layout.join(self.gradient_by_blocks(leaves, buffers), y.shape[:1])
 
-    def gradient_by_blocks(self, leaves: Pieces, buffers: Tensor) -> Pieces:
-        """Return the gradient of each client's mean loss over all its examples, by slot."""
+    def gradient_by_blocks(
+        self, leaves: Pieces, buffers: Tensor, factor: Tensor | None = None
+    ) -> Pieces:
+        """Return the gradient of each client's mean loss over all its examples, by slot.
+
+        Times ``factor [m]``, if there is one.
+        """
         work = self.blocks(self.data)
-        shares = (1 / self.n.to(leaves[0].dtype))[:, None]
 
         def one(block: int, _: object) -> Pieces:
             who, *rows = work[block]
             inputs, target, mask = padded(self.data, self.clients[who], *rows)
-            share = shares[who].expand(target.shape[:2])
-            kept = share if mask is None else share * mask
+            kept = None if mask is None else mask.to(leaves[0].dtype)
             some = tuple(leaf[who] for leaf in leaves)
             if self.chain is not None:
                 return self.chain.gradient(some, inputs, target, kept)
             output, _ = vmap(self._forward)(self._named(some), buffers[who], inputs)
-            return gradient_of(self._losses(output, target), some, kept)
+            losses = self._losses(output, target)
+            return gradient_of(losses, some, torch.ones_like(losses) if kept is None else kept)
 
         total = tuple(torch.zeros_like(leaf, requires_grad=False) for leaf in leaves)
         for block, found in zip(work, self.crew.stream(len(work), one), strict=True):
             torch._foreach_add_(tuple(slot[block.who] for slot in total), found)
+        # The mean is taken once, of the sum.
+        share = (1 if factor is None else factor) / self.n.to(leaves[0].dtype)
+        for slot in total:
+            slot.mul_(share.view(-1, *[1] * (slot.dim() - 1)))
         return total
 
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Many small models at once: chunks of clients of similar size, each computed as one stack."""
+"""Many small models at once: chunks of clients, each computed as one stack."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHARE = 1 << 19
 
 
 class VmapEngine(Engine):
-    """Chunks of clients of similar size, each computed as one stack."""
+    """Chunks of clients, of similar size where they are padded, each computed as one stack."""
 
     name = "vmap"
 
@@ -54,11 +54,14 @@ class VmapEngine(Engine):
         )
 
     def _chunks(self, clients: Ids) -> list[Ids]:
-        """Return rows of the cohort, similar sizes together, in chunks."""
+        """Return rows of the cohort in chunks, similar sizes together where they are padded."""
+        count = len(clients)
+        least = max(1, -(-count // self.chunk))
+        if self.in_place:
+            return np.array_split(np.arange(count), least)
         order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
-        workers = 1 if self.in_place else self.crew.size
-        worth = max(1, min(workers, len(order) * self._step // FILLS_A_CORE, len(order)))
-        return np.array_split(order, max(worth, -(-len(order) // self.chunk)))
+        worth = min(self.crew.size, count * self._step // FILLS_A_CORE, count)
+        return np.array_split(order, max(least, worth))
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         facts = self._facts(down, clients, buffers)
