@@ -1,8 +1,9 @@
-"""Large full batches are computed block by block, by one worker or by all of them."""
+"""Convolutions read large full batches block by block, by one worker or by all of them."""
 
 import numpy as np
 import pytest
 import torch
+from nets import conv
 from torch import nn
 
 import fedparity as fp
@@ -17,11 +18,11 @@ from fedparity.engines.single import OneClient
 
 @pytest.fixture
 def setup(monkeypatch):
-    monkeypatch.setattr(single, "BLOCK", 64 * 3)  # blocks of 64 examples of 3 numbers
+    monkeypatch.setattr(single, "BLOCK", 64 * 36)  # blocks of 64 examples of 36 numbers
     rng = np.random.default_rng(0)
     owner = np.repeat(np.arange(3), [500, 20, 7])
     federation = fp.Federation.from_arrays(
-        rng.standard_normal((len(owner), 3)),
+        rng.standard_normal((len(owner), 1, 6, 6)),
         rng.integers(0, 2, len(owner)),
         owner,
         np.full(len(owner), "train"),
@@ -29,7 +30,7 @@ def setup(monkeypatch):
     )
     made = fp.Experiment(
         federation,
-        "mlp(hidden=4)",
+        conv,
         solver=fp.Solver(lr=0.1, steps=3),
         dtype="float64",
         lstar="none",
@@ -44,7 +45,7 @@ def down_of(setup):
 
 def test_blocks_add_up_to_the_whole_batch(setup, monkeypatch):
     down = down_of(setup)
-    desk = Desk(setup.module, setup.layout)
+    desk = Desk(setup.module, setup.layout, channels_last=True)
     found = train(OneClient(setup, desk, down, 0), down, down.buffers, {}).deltas
     monkeypatch.setattr(single, "BLOCK", 1 << 22)
     whole = train(OneClient(setup, desk, down, 0), down, down.buffers, {}).deltas
@@ -109,7 +110,7 @@ class Sum(nn.Module):
     def __init__(self):
         super().__init__()
         self.a, self.b = (nn.Parameter(torch.zeros(2)) for _ in range(2))
-        self.out = nn.Linear(3, 2)
+        self.out = conv((1, 6, 6), 2)
 
     def forward(self, x):
         return self.out(x) + (self.a + self.b)
@@ -118,8 +119,8 @@ class Sum(nn.Module):
 class BatchStatistics(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(3, affine=False, track_running_stats=False)
-        self.out = nn.Linear(3, 2)
+        self.norm = nn.BatchNorm2d(1, affine=False, track_running_stats=False)
+        self.out = conv((1, 6, 6), 2)
 
     def forward(self, x):
         return self.out(self.norm(x))
@@ -135,6 +136,15 @@ def test_blocks_change_no_model(setup, monkeypatch, model):
     torch.testing.assert_close(found, deltas(made), rtol=0, atol=1e-14)
 
 
+def test_other_models_keep_the_bits_of_the_whole_batch(setup, monkeypatch):
+    made = fp.Experiment(
+        setup.federation, "mlp(hidden=4)", solver=setup.solver, dtype="float64", lstar="none"
+    ).setup
+    found = deltas(made)
+    monkeypatch.setattr(single, "BLOCK", 1 << 22)
+    assert torch.equal(found, deltas(made))
+
+
 def test_clients_of_a_single_block_are_not_worked_on_together(setup, monkeypatch):
     monkeypatch.setattr(single, "BLOCK", 1 << 22)
     engine = LoopEngine(setup, workers=2)
@@ -146,7 +156,7 @@ def test_a_single_number_is_a_parameter_too(setup):
     class Scaled(nn.Module):
         def __init__(self):
             super().__init__()
-            self.scale, self.out = nn.Parameter(torch.tensor(1.0)), nn.Linear(3, 2)
+            self.scale, self.out = nn.Parameter(torch.tensor(1.0)), conv((1, 6, 6), 2)
 
         def forward(self, x):
             return self.scale * self.out(x)

@@ -30,7 +30,7 @@ class Desk:
 
     def __init__(self, module: nn.Module, layout: Layout, channels_last: bool = False) -> None:
         self.module = pool_first(copy.deepcopy(module))
-        self.layout = layout
+        self.layout, self.channels_last = layout, channels_last
         if channels_last:
             turn(self.module)
         self.parameters = tuple(self.module.parameters())

@@ -1,8 +1,8 @@
 """The reference engine: clients one after another, or side by side on the cores.
 
 Every client is computed with one intra-op thread at a desk of its own, so the bits do not depend on
-how many run at once. Where one client has more full batch than a worker's share, all workers share
-the blocks of each client instead.
+how many run at once. Where convolutions read a full batch that is more than a worker's share, all
+workers share the blocks of each client instead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class LoopEngine(Engine):
         last = suits_channels_last(setup.module, setup.federation.train.x[:2])
         self.crew = Crew([Desk(setup.module, setup.layout, last) for _ in range(wanted)])
         # Full batches may be worked on by the whole crew, around a desk of its own.
-        self._head = Crew([Desk(setup.module, setup.layout, last)])
+        self._desk = Desk(setup.module, setup.layout, last)
+        self._head = Crew([self._desk])
 
     def _workers(self) -> int:
         return min(cores(), len(self.setup.federation)) if fills_a_core(self.setup) else 1
@@ -117,7 +118,7 @@ class LoopEngine(Engine):
         """Tell whether one client is more than a worker's share, so that all work on each."""
         sizes = self.setup.federation.train.sizes[clients]
         largest = int(sizes.max())
-        shared = len(gradient_blocks(self.setup, largest)) >= 2 * self.crew.size > 2
+        shared = len(gradient_blocks(self.setup, self._desk, largest)) >= 2 * self.crew.size > 2
         return shared and self.setup.algorithm.trains and largest * self.crew.size > sizes.sum()
 
     def _each(

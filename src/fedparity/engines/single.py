@@ -26,11 +26,17 @@ BLOCK = 1 << 19
 """Input numbers of one block of a full batch's gradient: a core reads them twice, from cache."""
 
 
-def gradient_blocks(setup: Setup, size: int) -> list[slice]:
-    """Return the blocks of a full batch of this size, or nothing if it must stay whole."""
+def gradient_blocks(setup: Setup, desk: Desk, size: int) -> list[slice]:
+    """Return the blocks of a full batch of this size, or nothing if it stays whole.
+
+    Blocks pay where convolutions keep much more than they read; a sum of blocks has other bits
+    than the whole, so those of all other models stay what they are.
+    """
     algorithm = setup.algorithm
     hooked = algorithm.having("loss") or algorithm.having("second")
-    if setup.solver.batch is not None or hooked or mixes_examples(setup.module):
+    if setup.solver.batch is not None or not desk.channels_last:
+        return []
+    if hooked or mixes_examples(setup.module):
         return []
     rows = block_rows(setup.federation.train.x, BLOCK)
     return [slice(start, start + rows) for start in range(0, size, rows)]
@@ -54,7 +60,7 @@ class OneClient(Lane):
             if down.phase == "train"
             else None
         )
-        self._blocks = gradient_blocks(setup, int(size[0]))
+        self._blocks = gradient_blocks(setup, desk, int(size[0]))
         self._crew = crew if crew is not None else Crew([desk])
 
     @cached_property
