@@ -33,10 +33,6 @@ class BatchPlan:
     mask: npt.NDArray[np.bool_]
     """``[clients, steps, batch]``; False where ``index`` is padding."""
 
-    def of(self, rows: Indices, steps: int, width: int) -> BatchPlan:
-        """Return the plan of some of the clients, whose steps and batches are at most so many."""
-        return BatchPlan(self.index[rows, :steps, :width], self.mask[rows, :steps, :width])
-
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 class Solver:

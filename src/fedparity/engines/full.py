@@ -17,7 +17,7 @@ from fedparity.engines.chain import Chain
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.gradients import Pieces, descend
 from fedparity.engines.setup import Ids, Setup, fills_a_core
-from fedparity.engines.stack import Block, Stack
+from fedparity.engines.stack import Block, Stack, Work
 
 BLOCK = 1 << 20
 """Input numbers of a block: forward and backward pass read them, the second time from cache."""
@@ -49,10 +49,10 @@ class FullBatches(Stack):
         clients: Ids,
         facts: dict[str, Tensor] | None,
         chain: Chain,
-        room: Tensor | None,
+        work: Work | None,
         crew: Crew[Setup],
     ) -> None:
-        super().__init__(setup, down, clients, facts, chain, room)
+        super().__init__(setup, down, clients, facts, chain, work)
         self.crew = crew
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:

@@ -135,7 +135,7 @@ def altered(layer: nn.Module) -> bool:
     return bool(before or after or "forward" in vars(layer))
 
 
-def rows_of(tree: Mapping[str, Tensors], rows: Tensor | int) -> Named:
+def rows_of(tree: Mapping[str, Tensors], rows: Tensor | slice | int) -> Named:
     """Return the given rows of every tensor of a tree."""
     return {part: {k: v[rows] for k, v in tensors.items()} for part, tensors in tree.items()}
 

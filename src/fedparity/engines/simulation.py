@@ -6,6 +6,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -60,22 +61,23 @@ class Simulation(Door):
         if "buffers" in self.store.fresh:
             states["buffers"] = {"b": up.buffers}
             sent = up.buffers[:, :0]
-        finite = finite_rows(up)
-        if bool(finite.all()):
+        rows = finite_rows(up)
+        if rows.all():
             self.store.scatter(ids.numpy(), states)
             return Replies(ids, steps, up.reports, up.deltas, sent)
+        finite = torch.from_numpy(rows)
         names = self.engine.setup.federation.names
         for client in ids[~finite].tolist():
             self.attendance.failed[client] = "what it sent is not finite"
         first = names[int(ids[~finite][0])]
-        if not bool(finite.any()):
+        if not rows.any():
             raise FedparityError(
                 f"round {down.round}: every update is infinite or NaN (first: client '{first}'): "
                 f"lower the learning rate (now {down.lr:g}) or clip gradients"
             )
         warnings.warn(f"the update of client '{first}' is not finite and left out", stacklevel=2)
         self.attendance.answered = ids[finite].tolist()
-        if int(finite.sum()) < self.min_replies:
+        if rows.sum() < self.min_replies:
             return self._nobody(down)
         kept = {p: {k: v[finite] for k, v in t.items()} for p, t in states.items()}
         self.store.scatter(ids[finite].numpy(), kept)
@@ -117,14 +119,14 @@ class Simulation(Door):
         self.engine.close()
 
 
-def finite_rows(up: Up) -> Tensor:
+def finite_rows(up: Up) -> npt.NDArray[np.bool_]:
     """Tell which clients' updates and reports are all finite numbers."""
     assert up.deltas is not None
     # Sums are far cheaper than to look at every number, and numpy than torch on few of them.
     sums = up.deltas.sum(1) if up.sums is None else up.sums
-    found = np.isfinite(sums.detach().numpy())
+    found: npt.NDArray[np.bool_] = np.isfinite(sums.detach().numpy())
     if not found.all():
         found = up.deltas.isfinite().all(1).numpy()
     for value in (v for report in up.reports.values() for v in report.values()):
         found &= np.isfinite(value.detach().numpy().reshape(len(found), -1)).all(1)
-    return torch.from_numpy(found)
+    return found

@@ -22,13 +22,14 @@ from fedparity.core.client import Down, Lane, Tree
 from fedparity.core.crew import Crew
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
-from fedparity.core.solver import BatchPlan
 from fedparity.data import Split
+from fedparity.engines.batches import Batches, Group
 from fedparity.engines.chain import Chain
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.gradients import Pieces, descend, gradient_of
-from fedparity.engines.padding import even_weights, padded, taken, weights_of
+from fedparity.engines.padding import padded, weights_of
 from fedparity.engines.setup import Ids, Setup, known_lstar
+from fedparity.engines.slotted import Slotted
 from fedparity.errors import InputError
 
 
@@ -38,6 +39,16 @@ class Block(NamedTuple):
     who: slice
     start: int
     width: int
+
+
+class Work(NamedTuple):
+    """What is laid out for a lane before its worker begins."""
+
+    start: Slotted | None = None
+    """The model, for each of its clients."""
+    room: Slotted | None = None
+    """Where their updates go."""
+    batches: Batches | None = None
 
 
 class Stack(Lane):
@@ -53,14 +64,10 @@ class Stack(Lane):
         clients: Ids,
         facts: dict[str, Tensor] | None = None,
         chain: Chain | None = None,
-        room: Tensor | None = None,
-        plan: BatchPlan | None = None,
+        work: Work | None = None,
     ) -> None:
-        """Make the lane of these clients; their updates go to ``room [m, d]``, if there is one.
-
-        Their batches are planned here, unless they are already.
-        """
-        self.room = room
+        """Make the lane of these clients; what of its work is not laid out is made here."""
+        work = work or Work()
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.clients, self._facts, self.chain = setup, clients, facts, chain
         self.data = setup.federation.train
@@ -68,45 +75,35 @@ class Stack(Lane):
         lengths = setup.lengths(clients)
         self.longest = int(lengths.max())
         self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
-        self._round = down
+        self._round, self._room = down, work.room
+        self._start = work.start or Slotted.of(self.layout, down.x.expand(len(clients), -1))
         self._uneven = bool((lengths != self.longest).any())
-        self._full_batch = False
+        self._batches = work.batches
         if down.phase != "train" or not self.algorithm.trains:
             return
-        if plan is None:
+        if self._batches is None:
             plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
-        if plan is None:
-            self._full_batch = True
-        else:
-            rows = plan.index + self.data.offsets[clients][:, None, None]
-            flat = torch.from_numpy(rows.swapaxes(0, 1).reshape(self.longest, -1))
-            self._rows = flat.unbind()
-            self._targets = None
-            if self.data.y.dim() == 1:  # as small as the plan itself
-                ordered = (self.longest, *rows[:, 0].shape)
-                self._targets = taken(self.data.y, flat.flatten(), ordered).unbind()
-            self._mask = None if plan.mask.all() else torch.from_numpy(plan.mask)
-            self._even = even_weights(*rows[:, 0].shape, self.data.x.dtype)
-        if self.layout.buffers and self._partial(sizes, plan):
+            if plan is not None:
+                everyone = Group(slice(None), *plan.index.shape[1:])
+                (self._batches,) = Batches.of(self.data, clients, plan, [everyone])
+        if self.layout.buffers and self._partial(sizes):
             raise InputError(
                 "engine 'vmap' cannot pad batches of a model with BatchNorm statistics: "
                 "use engine 'loop', or a batch that divides every client's examples"
             )
 
-    @staticmethod
-    def _partial(sizes: Ids, plan: BatchPlan | None) -> bool:
+    def _partial(self, sizes: Ids) -> bool:
         """Tell whether some batch would be padded."""
-        if plan is None:
+        if self._batches is None:
             return bool((sizes != sizes[0]).any())
-        # A client that has finished its steps has an empty row, and keeps its buffers.
-        return bool((plan.mask.any(-1) & ~plan.mask.all(-1)).any())
+        return self._batches.partial
 
     @cached_property
     def seed(self) -> Tensor:  # type: ignore[override]
         return as_tensor(self.setup.seeds(self._round, self.clients, "client"))
 
     def spread(self, x: Tensor) -> Tensor:
-        return x.expand(len(self.clients), -1)
+        return self._start.flat if x is self._round.x else x.expand(len(self.clients), -1)
 
     def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return vmap(function)
@@ -116,12 +113,14 @@ class Stack(Lane):
 
     def begin(self, y: Tensor, buffers: Tensor) -> None:
         self._buffers = buffers.expand(len(self.clients), -1)
-        pieces = self.layout.views(y)
+        if y is not self._start.flat:
+            self._start = Slotted.of(self.layout, y)
+        pieces = self._start.pieces
         # A chain's first step makes the clients' own parameters.
         self._own = self.chain is None
         if self._own:
             self.setup.module.train()
-            pieces = [piece.clone(memory_format=torch.contiguous_format) for piece in pieces]
+            pieces = tuple(p.clone(memory_format=torch.contiguous_format) for p in pieces)
         self._slots = self._leaves(pieces)
 
     def stand(self) -> Tensor:
@@ -129,11 +128,10 @@ class Stack(Lane):
 
     @torch.no_grad()
     def update(self, anchor: Tensor) -> Tensor:
-        found = self.room if self.room is not None else torch.empty_like(anchor)
-        parts = (self._slots, self.layout.views(anchor), self.layout.views(found))
-        for slot, before, out in zip(*parts, strict=True):
+        room = self._room or Slotted.of(self.layout, torch.empty_like(anchor))
+        for slot, before, out in zip(self._slots, self._start.pieces, room.pieces, strict=True):
             torch.sub(slot, before, out=out)
-        return found
+        return room.flat
 
     def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
         if self.chain is not None:
@@ -163,24 +161,17 @@ class Stack(Lane):
 
         Shares are times the client's ``factor``, if there is one.
         """
-        if self._full_batch:
+        if self._batches is None:
             inputs, target, share = self._whole
         else:
-            rows, lead = self._rows[step], self._even.shape
-            share = self._even
-            if self._mask is not None:
-                share = weights_of(lead, self._mask[:, step], share.dtype)
-            inputs = taken(self.data.x, rows, lead, self._inputs)
-            if self._targets is not None:
-                target = self._targets[step]
-            else:
-                target = taken(self.data.y, rows, lead)
+            inputs, target, share = self._batches.at(step, self._inputs)
         return inputs, target, share if factor is None else share * factor[:, None]
 
     @cached_property
     def _inputs(self) -> Tensor:
         """Room for the inputs of a batch, the same at every step."""
-        return self.data.x.new_empty(len(self._rows[0]), *self.data.x.shape[1:])
+        assert self._batches is not None
+        return self._batches.room()
 
     @cached_property
     def _whole(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,15 +16,16 @@ from torch import Tensor, nn
 from fedparity.core import client as client_side
 from fedparity.core.client import Down, Named, Up
 from fedparity.core.crew import Crew, cores
-from fedparity.core.solver import BatchPlan
 from fedparity.data import Split
+from fedparity.engines.batches import Batches, Group
 from fedparity.engines.blame import blame
 from fedparity.engines.chain import Chain, Standing
 from fedparity.engines.evaluation import Values, block_rows, losses_block
 from fedparity.engines.full import FullBatches, reads_in_place
 from fedparity.engines.judging import judged
 from fedparity.engines.setup import FILLS_A_CORE, Engine, Ids, Setup, join, rows_of
-from fedparity.engines.stack import Stack
+from fedparity.engines.slotted import Slotted
+from fedparity.engines.stack import Stack, Work
 from fedparity.errors import ClientError, InputError
 
 T = TypeVar("T")
@@ -48,37 +50,73 @@ class VmapEngine(Engine):
         self.chain = Chain.of(setup)
         self.in_place = reads_in_place(setup)
         self._step = setup.layout.size * _batch(setup)
+        sizes = setup.federation.train.sizes
+        self._alike = bool((sizes == sizes[0]).all())
         # Lifting swaps parameters inside the module, so every worker has one of its own.
         self.crew = Crew(
             [replace(setup, module=copy.deepcopy(setup.module)) for _ in range(cores())]
         )
 
-    def _chunks(self, clients: Ids) -> list[Ids]:
-        """Return rows of the cohort in chunks, similar sizes together where they are padded."""
-        count = len(clients)
-        least = max(1, -(-count // self.chunk))
-        if self.in_place:
-            return np.array_split(np.arange(count), least)
-        order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
-        worth = min(self.crew.size, count * self._step // FILLS_A_CORE, count)
-        return np.array_split(order, max(least, worth))
-
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         facts = self._facts(down, clients, buffers)
-        plan = self._plan(down, clients)
-        chunks = self._chunks(clients)
+        order = self._order(clients)
+        if order is None:
+            return self._ask(down, clients, buffers, states, facts)
+        rows, back = torch.from_numpy(order), torch.from_numpy(np.argsort(order))
+        down = replace(down, each=rows_of(down.each, rows))
+        facts = None if facts is None else {key: value[rows] for key, value in facts.items()}
+        own = buffers[rows] if buffers.dim() == 2 else buffers
+        up = self._ask(down, clients[order], own, rows_of(states, rows), facts)
+        deltas, ended, sums = (
+            None if found is None else found[back] for found in (up.deltas, up.buffers, up.sums)
+        )
+        return Up(rows_of(up.reports, back), deltas, ended, rows_of(up.states, back), sums)
+
+    def _order(self, clients: Ids) -> Ids | None:
+        """Return what puts similar sizes together where they are padded; None if they are."""
+        if self.in_place or self._alike:
+            return None
+        order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
+        return None if (order[1:] > order[:-1]).all() else order
+
+    def _chunks(self, count: int) -> list[slice]:
+        """Return a cohort of so many in chunks."""
+        chunks = max(1, -(-count // self.chunk))
+        if not self.in_place:
+            chunks = max(chunks, min(self.crew.size, count * self._step // FILLS_A_CORE, count))
+        least, more = divmod(count, chunks)
+        ends = accumulate((least + (chunk < more) for chunk in range(chunks)), initial=0)
+        return [slice(*both) for both in pairwise(ends)]
+
+    def _ask(
+        self,
+        down: Down,
+        clients: Ids,
+        buffers: Tensor,
+        states: Named,
+        facts: dict[str, Tensor] | None,
+    ) -> Up:
+        """Return the answers of clients, in chunks of neighbours."""
+        chunks = self._chunks(len(clients))
+        # What is many short operations is done here: workers side by side would wait for each
+        # other.
         deltas = down.x.new_empty(len(clients), len(down.x) if down.phase == "train" else 0)
+        works = self._works(down, clients, chunks, deltas)
         sums = deltas.new_empty(len(clients))
-        widths = [len(rows) for rows in chunks]
-        rooms, totals = torch.split(deltas, widths), torch.split(sums, widths)
 
         def one(chunk: int, setup: Setup) -> Up:
-            rows, room = chunks[chunk], rooms[chunk]
-            up = self._chunk(setup, down, clients, rows, room, buffers, states, facts, plan)
-            if up.deltas is not None:
-                torch.sum(up.deltas, 1, out=totals[chunk])
-                if up.deltas is not room:
-                    room.copy_(up.deltas)
+            who, work = chunks[chunk], works[chunk]
+            own = replace(down, each=rows_of(down.each, who)) if down.each else down
+            known = None if facts is None else {key: value[who] for key, value in facts.items()}
+            lane = self._lane(setup, own, clients[who], known, work)
+            mine = buffers[who] if buffers.dim() == 2 else buffers
+            if work.room is None:
+                return client_side.probe(lane, own, mine, rows_of(states, who))
+            up = client_side.train(lane, own, mine, rows_of(states, who))
+            assert up.deltas is not None
+            torch.sum(up.deltas, 1, out=sums[who])
+            if up.deltas is not work.room.flat:
+                work.room.flat.copy_(up.deltas)
             return up
 
         try:
@@ -90,42 +128,37 @@ class VmapEngine(Engine):
             raise
         except Exception as error:
             raise blame(error, down, "a stack of clients (engine 'loop' names one)") from error
-        order = np.concatenate(chunks)
-        back = None if (order[1:] > order[:-1]).all() else torch.from_numpy(np.argsort(order))
-        reports = in_order([up.reports for up in done], back)
+        reports = joined([up.reports for up in done])
         if down.phase == "probe":
             return Up(reports)
-        kept = in_order([up.states for up in done], back)
-        ended = torch.cat([_some(up.buffers) for up in done])
-        if back is not None:
-            deltas, ended, sums = deltas[back], ended[back], sums[back]
-        return Up(reports, deltas, ended, kept, sums)
+        ended = deltas[:, :0]
+        if self.setup.layout.buffers:
+            ended = torch.cat([_some(up.buffers) for up in done])
+        return Up(reports, deltas, ended, joined([up.states for up in done]), sums)
 
-    def _chunk(
-        self,
-        setup: Setup,
-        down: Down,
-        clients: Ids,
-        rows: Ids,
-        room: Tensor,
-        buffers: Tensor,
-        states: Named,
-        facts: dict[str, Tensor] | None,
-        plan: BatchPlan | None,
-    ) -> Up:
-        these = torch.from_numpy(rows)
-        each = {part: {k: v[these] for k, v in sent.items()} for part, sent in down.each.items()}
-        own = Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
-        known = None if facts is None else {key: value[these] for key, value in facts.items()}
-        if plan is not None:
-            sizes = setup.federation.train.sizes[clients[rows]]
-            steps = int(setup.lengths(clients[rows]).max())
-            plan = plan.of(rows, steps, setup.solver.width(sizes))
-        lane = self._lane(setup, own, clients[rows], known, room, plan)
-        mine = buffers[these] if buffers.dim() == 2 else buffers
+    def _works(self, down: Down, clients: Ids, chunks: list[slice], deltas: Tensor) -> list[Work]:
+        """Return what every chunk starts from, where its updates go, and what its steps read."""
+        layout, widths = self.setup.layout, [who.stop - who.start for who in chunks]
+        alike = {m: Slotted.of(layout, down.x.expand(m, -1)) for m in set(widths)}
+        starts = [alike[m] for m in widths]
         if down.phase == "probe":
-            return client_side.probe(lane, own, mine, rows_of(states, these))
-        return client_side.train(lane, own, mine, rows_of(states, these))
+            return [Work(start) for start in starts]
+        rooms = Slotted.of(layout, deltas).split(widths)
+        return list(map(Work, starts, rooms, self._planned(down, clients, chunks)))
+
+    def _planned(self, down: Down, clients: Ids, chunks: list[slice]) -> Iterable[Batches | None]:
+        """Plan the batches of all chunks at once, unless that takes much memory."""
+        setup, solver, data = self.setup, self.setup.solver, self.setup.federation.train
+        if solver.batch is None or not setup.algorithm.trains:
+            return [None] * len(chunks)
+        sizes, lengths = data.sizes[clients], setup.lengths(clients)
+        planned = len(sizes) * int(lengths.max()) * solver.width(sizes)
+        if max(planned, int(self._permuted[clients].sum())) > PLANNED:
+            return [None] * len(chunks)
+        plan = solver.batches(setup.seeds(down, clients, "batches"), sizes)
+        assert plan is not None
+        groups = [Group(who, int(lengths[who].max()), solver.width(sizes[who])) for who in chunks]
+        return Batches.of(data, clients, plan, groups)
 
     def _lane(
         self,
@@ -133,26 +166,11 @@ class VmapEngine(Engine):
         down: Down,
         clients: Ids,
         facts: dict[str, Tensor] | None = None,
-        room: Tensor | None = None,
-        plan: BatchPlan | None = None,
+        work: Work | None = None,
     ) -> Stack:
         if self.in_place and self.chain is not None:
-            return FullBatches(setup, down, clients, facts, self.chain, room, self.crew)
-        return Stack(setup, down, clients, facts, self.chain, room, plan)
-
-    def _plan(self, down: Down, clients: Ids) -> BatchPlan | None:
-        """Plan the batches of all at once, unless that takes much memory.
-
-        Planning is many short operations: workers side by side would wait for each other.
-        """
-        setup, solver = self.setup, self.setup.solver
-        if down.phase != "train" or solver.batch is None or not setup.algorithm.trains:
-            return None
-        sizes = setup.federation.train.sizes[clients]
-        planned = len(sizes) * int(setup.lengths(clients).max()) * solver.width(sizes)
-        if max(planned, int(self._permuted[clients].sum())) > PLANNED:
-            return None
-        return solver.batches(setup.seeds(down, clients, "batches"), sizes)
+            return FullBatches(setup, down, clients, facts, self.chain, work, self.crew)
+        return Stack(setup, down, clients, facts, self.chain, work)
 
     @cached_property
     def _permuted(self) -> Ids:
@@ -238,10 +256,9 @@ def _batch(setup: Setup) -> int:
     return setup.solver.batch or int(setup.federation.train.sizes.max())
 
 
-def in_order(trees: list[Named], back: Tensor | None) -> Named:
-    """Return the rows of all chunks, joined, in the order of the cohort."""
-    found = trees[0] if len(trees) == 1 else join(trees, stack=False)
-    return found if back is None else rows_of(found, back)
+def joined(trees: list[Named]) -> Named:
+    """Return the rows of all chunks, one behind the other."""
+    return trees[0] if len(trees) == 1 else join(trees, stack=False)
 
 
 def _some(tensor: Tensor | None) -> Tensor:

@@ -308,8 +308,7 @@ def _blocks(
 ) -> list[T]:
     """Go through the updates, a block of columns at a time, on all cores."""
     if updates.size <= numbers:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return [one(updates.astype(kind, copy=False), slice(None))]
+        return [one(updates.astype(kind, copy=False), slice(None))]
     width = max(1, numbers // len(updates))
     blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
 

@@ -1,0 +1,105 @@
+"""What is laid out for the lanes of a cohort: batches group by group, vectors with their views."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedparity as fp
+from fedparity.core.client import Down
+from fedparity.core.layout import Layout
+from fedparity.core.seeds import seeds_for
+from fedparity.engines.batches import Batches, Group
+from fedparity.engines.slotted import Slotted
+from fedparity.engines.stack import Stack, Work
+from fedparity.engines.vmapped import VmapEngine
+from fedparity.testing import unlike_clients
+
+SOLVERS = [fp.Solver(epochs=2, batch=4), fp.Solver(steps=3, batch=100), fp.Solver(steps=2, batch=1)]
+
+
+def batches(data, solver, groups):
+    clients = np.arange(len(data.sizes))
+    plan = solver.batches(seeds_for(0, "batches", 1, clients), data.sizes)
+    return plan, list(Batches.of(data, clients, plan, groups))
+
+
+def groups_of(data, solver, cut):
+    halves = slice(0, cut), slice(cut, len(data.sizes))
+    lengths = solver.lengths(data.sizes)
+    return [Group(w, int(lengths[w].max()), solver.width(data.sizes[w])) for w in halves]
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: f"batch {s.batch}")
+def test_a_group_reads_the_examples_its_clients_were_given(solver):
+    data = unlike_clients().train
+    groups = groups_of(data, solver, 2)
+    plan, made = batches(data, solver, groups)
+    for group, mine in zip(groups, made, strict=True):
+        room = mine.room()
+        for step in range(group.steps):
+            inputs, target, share = mine.at(step, room)
+            assert inputs.shape[:2] == target.shape[:2] == share.shape
+            for place, client in enumerate(range(group.who.start, group.who.stop)):
+                inside = plan.mask[client, step, : group.width]
+                rows = plan.index[client, step, : group.width][inside]
+                x, y = data.client(client)
+                kept = torch.from_numpy(inside)
+                assert torch.equal(inputs[place][kept], x[torch.from_numpy(rows)])
+                assert torch.equal(target[place][kept], y[torch.from_numpy(rows)])
+                assert not share[place][~kept].any()
+                if len(rows):
+                    assert share[place].sum().item() == pytest.approx(1)
+
+
+def test_only_a_padded_batch_is_partial():
+    data = unlike_clients().train
+    everyone = slice(0, len(data.sizes))
+    one = fp.Solver(steps=2, batch=1)
+    assert not batches(data, one, [Group(everyone, 2, 1)])[1][0].partial
+    epochs = fp.Solver(epochs=1, batch=1)  # some have done their steps, none is padded
+    made = batches(data, epochs, [Group(everyone, int(data.sizes.max()), 1)])[1][0]
+    assert made.mask is not None
+    assert not made.partial
+    wide = fp.Solver(steps=1, batch=100)
+    assert batches(data, wide, [Group(everyone, 1, int(data.sizes.max()))])[1][0].partial
+
+
+def test_split_vectors_are_written_through_their_views():
+    layout = Layout(nn.Linear(3, 2))
+    whole = Slotted.of(layout, torch.zeros(5, layout.size))
+    first, second = whole.split([2, 3])
+    first.pieces[0].fill_(1.0)
+    second.pieces[1].fill_(2.0)
+    assert torch.equal(whole.flat[:2], torch.tensor([1.0] * 6 + [0.0] * 2).expand(2, -1))
+    assert torch.equal(whole.flat[2:], torch.tensor([0.0] * 6 + [2.0] * 2).expand(3, -1))
+    assert torch.equal(first.flat, whole.flat[:2])
+    assert whole.split([5]) == [whole]
+
+
+def test_work_laid_out_gives_the_update_of_work_made_by_the_lane():
+    made = fp.Experiment(unlike_clients(), "mlp(hidden=4)", solver=SOLVERS[0]).setup
+    x, buffers = made.layout.read(made.module)
+    clients, down = np.arange(len(made.federation)), Down("train", 1, 0.1, x, buffers)
+    room = Slotted.of(made.layout, torch.full((len(clients), len(x)), torch.nan))
+    start = Slotted.of(made.layout, x.expand(len(clients), -1))
+    ups = []
+    for work in (None, Work(start, room)):
+        lane = Stack(made, down, clients, work=work)
+        y = lane.spread(x)
+        lane.begin(y, buffers)
+        for step in range(lane.longest):
+            lane.descend(step, {}, down, None)
+        ups.append(lane.update(y))
+    assert ups[1] is room.flat
+    assert torch.equal(*ups)
+
+
+@pytest.mark.parametrize("count", [1, 5, 7, 12])
+def test_chunks_are_neighbours_of_almost_one_width(count):
+    engine = VmapEngine(fp.Experiment(unlike_clients(), "linear").setup, chunk=3)
+    widths = [chunk.stop - chunk.start for chunk in engine._chunks(count)]
+    assert sum(widths) == count
+    assert max(widths) <= 3
+    assert max(widths) - min(widths) <= 1
+    engine.close()
