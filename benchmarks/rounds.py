@@ -12,10 +12,6 @@ from plain import PlainLoop
 from report import Bar, Section, number
 from workloads import WORKLOADS, Workload
 
-from fedparity.engines.auto import ENGINES
-
-TOO_SLOW = {("cnn", "vmap")}
-"""Stacked convolutions: minutes a round."""
 TWO_CORES = 2
 MORE = 10
 """Times the repeats, for rounds of less than a second: a second's trouble is many of them."""
@@ -47,59 +43,42 @@ def measure(
         "one thread inside an operation or two, whichever is faster. *GEMM bound* is what the "
         "round's products alone would take at the speed of one large product with two threads."
     )
-    header = ("workload", "auto", "engine", "other engine", "plain loop", HAND, "GEMM bound")
+    header = ("workload", "auto", "plain loop", HAND, "GEMM bound")
     section = Section(title, text, header)
     speed = rate(repeats, TWO_CORES)
     for name in names:
         workload = WORKLOADS[name]
-        chosen, reason, times = contest(workload, turns_of(workload, repeats, MORE))
-        bound = operations(experiment(workload)) / speed
+        times = contest(workload, turns_of(workload, repeats, MORE))
+        bound = number(operations(experiment(workload)) / speed)
         shown = {who: number(times.median(who)) for who in times}
         say(f"{name}: " + ", ".join(f"{who} {ms}" for who, ms in shown.items()))
-        others = [f"{e} {shown[e]}" for e in ENGINES if e in times and e != "auto"]
-        section.rows.append(
-            (
-                f"{name}: {workload}",
-                shown["auto"],
-                chosen,
-                ", ".join(others) or "-",
-                shown["plain"],
-                shown[HAND],
-                number(bound),
-            )
-        )
-        section.notes.append(f"{name}: `auto` takes `{chosen}` ({reason}).")
+        cells = (shown["auto"], shown["plain"], shown[HAND], bound)
+        section.rows.append((f"{name}: {workload}", *cells))
         section.bars += bars(name, times, peers)
     return section
 
 
-def contest(workload: Workload, repeats: int) -> tuple[str, str, Times]:
-    """Return the engine that auto takes, why, and the times of everyone."""
+def contest(workload: Workload, repeats: int) -> Times:
+    """Return the times of everyone."""
     data = federation(workload)
-    choice = experiment(workload, data=data).choice
-    ours = {"auto": Rounds(experiment(workload, data=data))}
-    for engine in ENGINES:
-        if engine not in ("auto", choice.name) and (workload.name, engine) not in TOO_SLOW:
-            ours[engine] = Rounds(experiment(workload, data=data, engine=engine))
+    ours = Rounds(experiment(workload, data=data))
     plain = PlainLoop(experiment(workload, data=data))
     by_hand = arithmetic(experiment(workload, data=data), workload.model)
     times = turns(
         [
             Contestant(f"{HAND}, 1", by_hand),
             Contestant(f"{HAND}, 2", by_hand, TWO_CORES),
-            Contestant("auto", ours["auto"]),  # beside those that are nearest
+            Contestant("auto", ours),  # beside those that are nearest
             Contestant("plain, 2", plain, TWO_CORES),
             Contestant("plain, 1", plain),
-            *(Contestant(name, runner) for name, runner in ours.items() if name != "auto"),
         ],
         repeats,
     )
-    for runner in ours.values():
-        runner.close()
+    ours.close()
     for name in ("plain", HAND):
         # Two threads inside an operation fall off a cliff where a core is not free.
         times[name] = times[times.fastest(f"{name}, 1", f"{name}, 2")]
-    return choice.name, choice.reason, times
+    return times
 
 
 def bars(name: str, times: Times, peers: Found) -> list[Bar]:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import busy
+import choice
 import compiled
 import device
 import evaluation
@@ -41,6 +42,7 @@ SECTIONS = (
     "whole",
     "compile",
     "scaling",
+    "choice",
 )
 
 
@@ -107,6 +109,8 @@ def main() -> None:
         found, figure = scaling.measure(max(3, asked.repeats // 2))
         sections.append(found)
         found.show(out)
+    # Last, for what a slow engine leaves behind in memory slows others.
+    add("choice", lambda: choice.measure(names, asked.repeats))
     failed = [bar for section in sections for bar in section.bars if not bar.passed]
     out.print(f"{len(failed)} bars not reached", style="red" if failed else "green")
     if asked.write:

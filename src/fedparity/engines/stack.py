@@ -266,6 +266,8 @@ class Stack(Lane):
         return flat.view(target.shape[:2])
 
     def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+        if not reads:
+            return {}
         buffers = buffers.expand(len(self.clients), -1)
         found = self._own_facts(y, buffers, reads) if self._facts is None else dict(self._facts)
         if "lstar" in reads:
