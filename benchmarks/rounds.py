@@ -1,4 +1,4 @@
-"""A round of FedAvg: our engines, a plain PyTorch loop and the arithmetic alone."""
+"""A round of FedAvg: ours, a plain PyTorch loop and the arithmetic alone."""
 
 from __future__ import annotations
 

@@ -103,9 +103,9 @@ def measure(rounds: int = ROUNDS) -> Section:
     from fedparity.profiling.places import COPYING, GATHERING
 
     Whole.of(1)
-    runs = sorted((Whole.of(rounds) for _ in range(RUNS)), key=lambda run: run.share(ARITHMETIC))
+    runs = [Whole.of(rounds) for _ in range(RUNS)]
     shares = ", ".join(f"{run.share(ARITHMETIC):.1f}" for run in runs)
-    middle = runs[RUNS // 2]
+    middle = sorted(runs, key=lambda run: run.share(ARITHMETIC))[RUNS // 2]
     wider = middle.share((*ARITHMETIC, COPYING, GATHERING))
     section = Section(
         "A whole run",

@@ -77,9 +77,26 @@ def test_batchnorm_with_even_batches(alike, buffers, algorithm, solver):
     agree(alike, normed, solver, buffers=buffers, algorithm=algorithm)
 
 
-def test_batchnorm_with_even_batches_of_unlike_clients():
+@pytest.mark.parametrize("chunk", [1, 2, None])
+@pytest.mark.parametrize("buffers", ["average", "local"])
+def test_batchnorm_with_even_batches_of_unlike_clients(buffers, chunk):
     # One client is done after one step, another after three: nothing is padded.
-    agree(unlike_clients((4, 12, 8)), normed, fp.Solver(lr=0.1, epochs=1, batch=4))
+    solver = fp.Solver(lr=0.1, epochs=1, batch=4)
+    agree(unlike_clients((12, 4, 8)), normed, solver, buffers=buffers, chunk=chunk)
+
+
+@pytest.mark.filterwarnings("ignore:eagle")
+@pytest.mark.parametrize("chunk", [1, 2, None])
+@pytest.mark.parametrize(
+    "algorithm",
+    ["fedavg", "local", "eagle(weights=fresh)", "eagle(weights=stale)", "scaffold", "fedsgd"],
+)
+def test_chunks_of_a_cohort_that_is_not_in_the_order_of_sizes(algorithm, chunk):
+    federation, solver = unlike_clients((9, 4, 12, 7)), fp.Solver(lr=0.1, epochs=1, batch=3)
+    lstar = "best_validation(rounds=2)" if "eagle" in algorithm else "none"
+    agree(
+        federation, "mlp(hidden=4)", solver, algorithm=algorithm, lstar=lstar, chunk=chunk, cohort=3
+    )
 
 
 @pytest.mark.filterwarnings("ignore:eagle")
@@ -134,6 +151,8 @@ def test_sequences():
     none = split(train.x[:0], train.y[:0], np.zeros(3, dtype=np.int64))
     federation = fp.Federation(("a", "b"), train, none, none, outputs=5)
     agree(federation, fp.NextToken(Tokens), fp.Solver(lr=0.5, steps=2, batch=2))
+    # Groups of which one is narrower than the plan of both.
+    agree(federation, fp.NextToken(Tokens), fp.Solver(lr=0.5, epochs=2, batch=5), chunk=1)
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "local"])
@@ -178,8 +197,9 @@ def test_a_clients_update_does_not_depend_on_who_else_is_asked(unlike):
 
 
 @pytest.mark.parametrize("solver", [fp.Solver(lr=0.1, steps=5, batch=3), fp.Solver(batch=4)])
-def test_it_does_not_matter_who_plans_the_batches(unlike, solver, monkeypatch):
+@pytest.mark.parametrize("limit", ["PLANNED", "VIEWS"])
+def test_it_does_not_matter_who_plans_the_batches(unlike, solver, limit, monkeypatch):
     together = moved(unlike, "linear", solver, "vmap", chunk=2)
-    monkeypatch.setattr(vmapped, "PLANNED", 0)  # every chunk its own
+    monkeypatch.setattr(vmapped, limit, 0)  # every chunk its own
     apart = moved(unlike, "linear", solver, "vmap", chunk=2)
     assert torch.equal(together.server.x, apart.server.x)

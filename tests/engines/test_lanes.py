@@ -10,6 +10,7 @@ from fedparity.core.client import Down
 from fedparity.core.layout import Layout
 from fedparity.core.seeds import seeds_for
 from fedparity.engines.batches import Batches, Group
+from fedparity.engines.chain import Chain
 from fedparity.engines.slotted import Slotted
 from fedparity.engines.stack import Stack, Work
 from fedparity.engines.vmapped import VmapEngine
@@ -18,32 +19,30 @@ from fedparity.testing import unlike_clients
 SOLVERS = [fp.Solver(epochs=2, batch=4), fp.Solver(steps=3, batch=100), fp.Solver(steps=2, batch=1)]
 
 
-def batches(data, solver, groups):
-    clients = np.arange(len(data.sizes))
-    plan = solver.batches(seeds_for(0, "batches", 1, clients), data.sizes)
-    return plan, list(Batches.of(data, clients, plan, groups))
+def batches(data, clients, solver, groups):
+    plan = solver.batches(seeds_for(0, "batches", 1, clients), data.sizes[clients])
+    return plan, list(Batches.by_group(data, clients, plan, groups))
 
 
-def groups_of(data, solver, cut):
-    halves = slice(0, cut), slice(cut, len(data.sizes))
-    lengths = solver.lengths(data.sizes)
-    return [Group(w, int(lengths[w].max()), solver.width(data.sizes[w])) for w in halves]
+def groups_of(sizes, solver, cut):
+    halves, lengths = (slice(0, cut), slice(cut, len(sizes))), solver.lengths(sizes)
+    return [Group(w, int(lengths[w].max()), solver.width(sizes[w])) for w in halves]
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: f"batch {s.batch}")
 def test_a_group_reads_the_examples_its_clients_were_given(solver):
-    data = unlike_clients().train
-    groups = groups_of(data, solver, 2)
-    plan, made = batches(data, solver, groups)
+    data, clients = unlike_clients((5, 9, 2, 7)).train, np.asarray([3, 0, 2])
+    groups = groups_of(data.sizes[clients], solver, 2)
+    plan, made = batches(data, clients, solver, groups)
     for group, mine in zip(groups, made, strict=True):
         room = mine.room()
         for step in range(group.steps):
             inputs, target, share = mine.at(step, room)
             assert inputs.shape[:2] == target.shape[:2] == share.shape
-            for place, client in enumerate(range(group.who.start, group.who.stop)):
-                inside = plan.mask[client, step, : group.width]
-                rows = plan.index[client, step, : group.width][inside]
-                x, y = data.client(client)
+            for place, row in enumerate(range(group.who.start, group.who.stop)):
+                inside = plan.mask[row, step, : group.width]
+                rows = plan.index[row, step, : group.width][inside]
+                x, y = data.client(int(clients[row]))
                 kept = torch.from_numpy(inside)
                 assert torch.equal(inputs[place][kept], x[torch.from_numpy(rows)])
                 assert torch.equal(target[place][kept], y[torch.from_numpy(rows)])
@@ -54,15 +53,17 @@ def test_a_group_reads_the_examples_its_clients_were_given(solver):
 
 def test_only_a_padded_batch_is_partial():
     data = unlike_clients().train
-    everyone = slice(0, len(data.sizes))
-    one = fp.Solver(steps=2, batch=1)
-    assert not batches(data, one, [Group(everyone, 2, 1)])[1][0].partial
-    epochs = fp.Solver(epochs=1, batch=1)  # some have done their steps, none is padded
-    made = batches(data, epochs, [Group(everyone, int(data.sizes.max()), 1)])[1][0]
-    assert made.mask is not None
-    assert not made.partial
-    wide = fp.Solver(steps=1, batch=100)
-    assert batches(data, wide, [Group(everyone, 1, int(data.sizes.max()))])[1][0].partial
+    clients = np.arange(len(data.sizes))
+    longest = int(data.sizes.max())
+
+    def made(solver, steps, width):
+        return batches(data, clients, solver, [Group(slice(0, len(clients)), steps, width)])[1][0]
+
+    assert not made(fp.Solver(steps=2, batch=1), 2, 1).partial
+    done = made(fp.Solver(epochs=1, batch=1), longest, 1)  # some before others, none is padded
+    assert done.mask is not None
+    assert not done.partial
+    assert made(fp.Solver(steps=1, batch=100), 1, longest).partial
 
 
 def test_split_vectors_are_written_through_their_views():
@@ -77,15 +78,20 @@ def test_split_vectors_are_written_through_their_views():
     assert whole.split([5]) == [whole]
 
 
-def test_work_laid_out_gives_the_update_of_work_made_by_the_lane():
+@pytest.mark.parametrize("written_out", [False, True], ids=["lifted", "chain"])
+def test_work_laid_out_gives_the_update_of_work_made_by_the_lane(written_out):
     made = fp.Experiment(unlike_clients(), "mlp(hidden=4)", solver=SOLVERS[0]).setup
     x, buffers = made.layout.read(made.module)
+    before, data = x.clone(), made.federation.train
     clients, down = np.arange(len(made.federation)), Down("train", 1, 0.1, x, buffers)
     room = Slotted.of(made.layout, torch.full((len(clients), len(x)), torch.nan))
     start = Slotted.of(made.layout, x.expand(len(clients), -1))
+    plan = made.solver.batches(made.seeds(down, clients, "batches"), data.sizes)
+    everyone = Group(slice(0, len(clients)), *plan.index.shape[1:])
+    (planned,) = Batches.by_group(data, clients, plan, [everyone])
     ups = []
-    for work in (None, Work(start, room)):
-        lane = Stack(made, down, clients, work=work)
+    for work in (None, Work(start, room, planned)):
+        lane = Stack(made, down, clients, chain=Chain.of(made) if written_out else None, work=work)
         y = lane.spread(x)
         lane.begin(y, buffers)
         for step in range(lane.longest):
@@ -93,13 +99,16 @@ def test_work_laid_out_gives_the_update_of_work_made_by_the_lane():
         ups.append(lane.update(y))
     assert ups[1] is room.flat
     assert torch.equal(*ups)
+    assert torch.equal(x, before)
+    assert ups[0].abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("count", [1, 5, 7, 12])
 def test_chunks_are_neighbours_of_almost_one_width(count):
     engine = VmapEngine(fp.Experiment(unlike_clients(), "linear").setup, chunk=3)
-    widths = [chunk.stop - chunk.start for chunk in engine._chunks(count)]
-    assert sum(widths) == count
+    chunks = engine._chunks(count)
+    widths = [chunk.stop - chunk.start for chunk in chunks]
+    assert [i for chunk in chunks for i in range(chunk.start, chunk.stop)] == list(range(count))
     assert max(widths) <= 3
     assert max(widths) - min(widths) <= 1
     engine.close()

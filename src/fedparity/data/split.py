@@ -28,7 +28,7 @@ class Split:
     x
         Inputs ``[N, ...]``, floating point.
     y
-        Targets ``[N]``: int64 classes, or floating point values.
+        Targets ``[N]``: int64 classes, or floating point values; ``[N, T]`` for sequences.
     offsets
         int64 ``[K + 1]``, from 0 to N.
     """

@@ -28,21 +28,21 @@ class Batches(NamedTuple):
     data: Split
     rows: tuple[Tensor, ...]
     """Of every step, the rows ``[m * B]``."""
-    targets: tuple[Tensor, ...]
-    """Of every step, the targets ``[m, B]``."""
+    targets: tuple[Tensor, ...] | None
+    """Of every step, the targets ``[m, B]``; None where they are larger than the plan itself."""
     mask: Tensor | None
     """``[m, steps, B]``; False where a row is padding, None if none is."""
     even: Tensor
     """Each example's share ``[m, B]`` in its client's mean, where nothing is padding."""
 
     @staticmethod
-    def of(
+    def by_group(
         data: Split, clients: Ids, plan: BatchPlan, groups: Sequence[Group]
     ) -> Iterator[Batches]:
         """Yield the planned batches of each group of these clients."""
         places = (plan.index + data.offsets[clients][:, None, None]).swapaxes(0, 1)
         rows = torch.from_numpy(places.copy())
-        targets = taken(data.y, rows.flatten(), rows.shape)
+        targets = taken(data.y, rows.flatten(), rows.shape) if data.y.dim() == 1 else None
         full = bool(plan.mask.all())
         for who, steps, width in groups:
             here = slice(steps), who, slice(width)
@@ -50,7 +50,7 @@ class Batches(NamedTuple):
             yield Batches(
                 data,
                 mine.reshape(steps, -1).unbind(),
-                targets[here].unbind(),
+                None if targets is None else targets[here].unbind(),
                 None if full or mask.all() else torch.from_numpy(mask),
                 even_weights(mine.shape[1], width, data.x.dtype),
             )
@@ -67,8 +67,10 @@ class Batches(NamedTuple):
         return self.data.x.new_empty(len(self.rows[0]), *self.data.x.shape[1:])
 
     def at(self, step: int, room: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, written to ``room``, targets and shares ``[m, B]`` of a step."""
-        lead, share = self.even.shape, self.even
+        """Return inputs, written to ``room``, targets ``[m, B, ...]`` and shares of a step."""
+        rows, lead, share = self.rows[step], self.even.shape, self.even
+        inputs = taken(self.data.x, rows, lead, room)
+        target = taken(self.data.y, rows, lead) if self.targets is None else self.targets[step]
         if self.mask is not None:
             share = weights_of(lead, self.mask[:, step], share.dtype)
-        return taken(self.data.x, self.rows[step], lead, room), self.targets[step], share
+        return inputs, target, share

@@ -61,28 +61,28 @@ class Simulation(Door):
         if "buffers" in self.store.fresh:
             states["buffers"] = {"b": up.buffers}
             sent = up.buffers[:, :0]
-        rows = finite_rows(up)
-        if rows.all():
+        finite = finite_rows(up)
+        if finite.all():
             self.store.scatter(ids.numpy(), states)
             return Replies(ids, steps, up.reports, up.deltas, sent)
-        finite = torch.from_numpy(rows)
+        rows = torch.from_numpy(finite)
         names = self.engine.setup.federation.names
-        for client in ids[~finite].tolist():
+        for client in ids[~rows].tolist():
             self.attendance.failed[client] = "what it sent is not finite"
-        first = names[int(ids[~finite][0])]
-        if not rows.any():
+        first = names[int(ids[~rows][0])]
+        if not finite.any():
             raise FedparityError(
                 f"round {down.round}: every update is infinite or NaN (first: client '{first}'): "
                 f"lower the learning rate (now {down.lr:g}) or clip gradients"
             )
         warnings.warn(f"the update of client '{first}' is not finite and left out", stacklevel=2)
-        self.attendance.answered = ids[finite].tolist()
-        if rows.sum() < self.min_replies:
+        self.attendance.answered = ids[rows].tolist()
+        if finite.sum() < self.min_replies:
             return self._nobody(down)
-        kept = {p: {k: v[finite] for k, v in t.items()} for p, t in states.items()}
-        self.store.scatter(ids[finite].numpy(), kept)
-        reports = {p: {k: v[finite] for k, v in t.items()} for p, t in up.reports.items()}
-        return Replies(ids[finite], steps[finite], reports, up.deltas[finite], sent[finite])
+        kept = {p: {k: v[rows] for k, v in t.items()} for p, t in states.items()}
+        self.store.scatter(ids[rows].numpy(), kept)
+        reports = {p: {k: v[rows] for k, v in t.items()} for p, t in up.reports.items()}
+        return Replies(ids[rows], steps[rows], reports, up.deltas[rows], sent[rows])
 
     def evaluate(self, down: Down, split: str) -> dict[str, Values]:
         """Return loss and metrics of every client, for the shared and any personal model."""

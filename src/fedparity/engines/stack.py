@@ -85,7 +85,7 @@ class Stack(Lane):
             plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
             if plan is not None:
                 everyone = Group(slice(None), *plan.index.shape[1:])
-                (self._batches,) = Batches.of(self.data, clients, plan, [everyone])
+                (self._batches,) = Batches.by_group(self.data, clients, plan, [everyone])
         if self.layout.buffers and self._partial(sizes):
             raise InputError(
                 "engine 'vmap' cannot pad batches of a model with BatchNorm statistics: "
@@ -113,9 +113,10 @@ class Stack(Lane):
 
     def begin(self, y: Tensor, buffers: Tensor) -> None:
         self._buffers = buffers.expand(len(self.clients), -1)
+        self._begun = self._start.pieces
         if y is not self._start.flat:
-            self._start = Slotted.of(self.layout, y)
-        pieces = self._start.pieces
+            self._begun = tuple(self.layout.views(y))
+        pieces = self._begun
         # A chain's first step makes the clients' own parameters.
         self._own = self.chain is None
         if self._own:
@@ -129,7 +130,7 @@ class Stack(Lane):
     @torch.no_grad()
     def update(self, anchor: Tensor) -> Tensor:
         room = self._room or Slotted.of(self.layout, torch.empty_like(anchor))
-        for slot, before, out in zip(self._slots, self._start.pieces, room.pieces, strict=True):
+        for slot, before, out in zip(self._slots, self._begun, room.pieces, strict=True):
             torch.sub(slot, before, out=out)
         return room.flat
 

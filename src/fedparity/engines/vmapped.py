@@ -35,6 +35,9 @@ FLOATS = 1 << 25
 PLANNED = 1 << 20
 """Examples in the plan of a round, or permuted for it, up to which all are planned at once."""
 
+VIEWS = 1 << 12
+"""Steps of all chunks up to which their batches are planned at once: each is a view or two."""
+
 SHARE = 1 << 19
 """Input numbers of a block of the loss pass: a cohort has little, and every worker wants some."""
 
@@ -73,7 +76,7 @@ class VmapEngine(Engine):
         return Up(rows_of(up.reports, back), deltas, ended, rows_of(up.states, back), sums)
 
     def _order(self, clients: Ids) -> Ids | None:
-        """Return what puts similar sizes together where they are padded; None if they are."""
+        """Return what puts similar sizes together; None if they stand so, or are not padded."""
         if self.in_place or self._alike:
             return None
         order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
@@ -98,10 +101,7 @@ class VmapEngine(Engine):
     ) -> Up:
         """Return the answers of clients, in chunks of neighbours."""
         chunks = self._chunks(len(clients))
-        # What is many short operations is done here: workers side by side would wait for each
-        # other.
         deltas = down.x.new_empty(len(clients), len(down.x) if down.phase == "train" else 0)
-        works = self._works(down, clients, chunks, deltas)
         sums = deltas.new_empty(len(clients))
 
         def one(chunk: int, setup: Setup) -> Up:
@@ -110,16 +110,20 @@ class VmapEngine(Engine):
             known = None if facts is None else {key: value[who] for key, value in facts.items()}
             lane = self._lane(setup, own, clients[who], known, work)
             mine = buffers[who] if buffers.dim() == 2 else buffers
-            if work.room is None:
+            if down.phase == "probe":
                 return client_side.probe(lane, own, mine, rows_of(states, who))
             up = client_side.train(lane, own, mine, rows_of(states, who))
             assert up.deltas is not None
+            assert work.room is not None
             torch.sum(up.deltas, 1, out=sums[who])
             if up.deltas is not work.room.flat:
                 work.room.flat.copy_(up.deltas)
             return up
 
         try:
+            # What is many short operations is done here: workers side by side would wait for each
+            # other.
+            works = self._works(down, clients, chunks, deltas)
             if self.in_place:  # all workers are on one chunk
                 done = [one(chunk, self.setup) for chunk in range(len(chunks))]
             else:
@@ -153,12 +157,13 @@ class VmapEngine(Engine):
             return [None] * len(chunks)
         sizes, lengths = data.sizes[clients], setup.lengths(clients)
         planned = len(sizes) * int(lengths.max()) * solver.width(sizes)
-        if max(planned, int(self._permuted[clients].sum())) > PLANNED:
+        large = max(planned, int(self._permuted[clients].sum())) > PLANNED
+        if large or len(chunks) * int(lengths.max()) > VIEWS:
             return [None] * len(chunks)
         plan = solver.batches(setup.seeds(down, clients, "batches"), sizes)
         assert plan is not None
         groups = [Group(who, int(lengths[who].max()), solver.width(sizes[who])) for who in chunks]
-        return Batches.of(data, clients, plan, groups)
+        return Batches.by_group(data, clients, plan, groups)
 
     def _lane(
         self,

@@ -312,7 +312,7 @@ def _blocks(
     width = max(1, numbers // len(updates))
     blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
 
-    def at(piece: int, _: None) -> T:
+    def at(piece: int, _: None) -> T:  # a worker has not what the calling thread has set
         with np.errstate(over="ignore", invalid="ignore"):
             return one(updates[:, blocks[piece]].astype(kind, copy=False), blocks[piece])
 

@@ -32,7 +32,7 @@ FUSED = "backward pass with its step"
 UPDATE = "updates of the clients"
 LOSSES = "loss pass that parts ask for"
 COPYING = "copying the model to clients"
-"""Of a chain of linear layers the first step makes the copies; here it is only handed out."""
+"""Of a chain of linear layers the first step makes the copies; views of it come with the plan."""
 CLIENT = "client, the rest"
 STATE = "state that clients keep"
 EXCHANGE = "exchange, the rest"
@@ -70,7 +70,7 @@ LANE = {
     "facts": LOSSES,
     "end_loss": LOSSES,
 }
-ENGINE = {"ask": EXCHANGE, "_facts": LOSSES}
+ENGINE = {"ask": EXCHANGE, "_facts": LOSSES, "_works": PLANNING}
 
 
 def places(algorithm: Algorithm) -> list[Place]:
