@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import os
-import signal
-import time
 
 import numpy as np
 import pytest
@@ -14,10 +10,10 @@ import torch
 from scripted import FIXTURE, PRE, Script, matrix, vector
 from torch import Tensor
 
+from fedparity.core.products import gram_matrix
 from fedparity.core.seeds import generator
 from fedparity.errors import InputError
 from fedparity.parts import FedFV, fedfv
-from fedparity.parts.fedfv import gram_matrix
 from fedparity.recipes import algorithm
 
 G = matrix((1, 0), (-1, 0.5), (0.2, -1))
@@ -293,21 +289,6 @@ def test_window_of_the_code_needs_a_round():
         algorithm("fedfv(window=code, tau=0)")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_blocks_of_columns_add_up_to_the_whole(monkeypatch, dtype):
-    monkeypatch.setattr(fedfv, "BLOCK", 20)  # four columns of five updates
-    monkeypatch.setattr(fedfv, "READ", 30)
-    draw = torch.Generator().manual_seed(0)
-    updates = torch.randn(5, 43, dtype=dtype, generator=draw)
-    mix, g = (torch.randn(n, dtype=torch.float64, generator=draw).numpy() for n in (5, 43))
-    narrow, wide = updates.numpy(), updates.double().numpy()
-    rounding = 300 * torch.finfo(dtype).eps
-    close = functools.partial(np.testing.assert_allclose, rtol=0, atol=rounding)
-    close(fedfv.gram_matrix(narrow, narrow.dtype), wide @ wide.T)
-    close(fedfv.mixture(mix, narrow, narrow.dtype), mix @ wide)
-    close(fedfv.inner_products(narrow, g), wide @ g)
-
-
 @pytest.mark.parametrize(
     ("dtype", "tiny"),
     [
@@ -322,51 +303,6 @@ def test_updates_that_almost_cancel_keep_the_length_of_their_mean(dtype, tiny):
     found = step(FedFV(alpha=1, tau=0), updates, (1.0, 2.0, 3.0, 4.0))
     wanted = updates.double().mean(0).to(dtype)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=0)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_has_workers_of_its_own(monkeypatch):
-    monkeypatch.setattr(fedfv, "BLOCK", 20)
-    updates = np.ones((5, 43))
-    fedfv.gram_matrix(updates, updates.dtype)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if float(fedfv.gram_matrix(updates, updates.dtype)[0, 0]) == 43 else 1)
-    for _ in range(200):
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            break
-        time.sleep(0.05)
-    else:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    assert done
-    assert os.waitstatus_to_exitcode(status) == 0
-
-
-@pytest.mark.parametrize("m", [1, 2, 3, 8])
-def test_products_of_float32_updates_are_right_to_their_rounding(m):
-    width = fedfv.BLOCK // m + 5  # a full block and a bit
-    updates = np.random.default_rng(m).normal(1, 1, (m, width)).astype(np.float32)
-    wide = updates.astype(np.float64)
-    wanted, scale = wide @ wide.T, 2 * width
-    found = gram_matrix(updates, updates.dtype)
-    np.testing.assert_allclose(found / scale, wanted / scale, rtol=0, atol=2e-6)
-    exact = gram_matrix(updates, np.dtype(np.float64))
-    np.testing.assert_allclose(exact, wanted, rtol=1e-12)
-    g = wide[0]
-    products = fedfv.inner_products(updates, g)
-    np.testing.assert_allclose(products / scale, wide @ g / scale, rtol=0, atol=2e-6)
-
-
-def test_a_mixture_of_some_rows_is_that_of_all_with_zeros():
-    updates = np.random.default_rng(0).normal(size=(5, 40))
-    coefficients, kind = np.array([0.0, 2.0, 0.0, -1.0, 0.0]), updates.dtype
-    rows = np.flatnonzero(coefficients)
-    found = fedfv.mixture(coefficients[rows], updates, kind, rows)
-    wanted = fedfv.mixture(coefficients, updates, kind)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 8])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-import os
-from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +15,20 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from typing_extensions import Self
 
-from fedparity.core.crew import Crew, cores
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
+from fedparity.core.products import (
+    Ids,
+    Kind,
+    Numbers,
+    Updates,
+    gram_matrix,
+    inner_products,
+    mixture,
+)
 from fedparity.core.seeds import generator
 
-Updates = npt.NDArray[np.floating[Any]]
-Kind = np.dtype[np.floating[Any]]
-Numbers = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_]
-Ids = npt.NDArray[np.int64]
-T = TypeVar("T")
-BLOCK = 1 << 19
-"""Numbers of the updates that a worker multiplies with each other at once."""
-
-READ = 1 << 22
-"""Numbers of the updates that a worker reads at once: it is not worth another worker below."""
-
+WIDE = np.dtype(np.float64)
 LITTLE = 1e-2
 """Length of what projections leave, to the updates' root mean square, below which float64 does."""
 
@@ -154,7 +151,7 @@ class FedFV(Part):
             gram = gram_matrix(updates, kind)
             squares = gram.diagonal()
             most = math.sqrt(sizes @ squares)
-            if kind != np.float64 and not (squares.min() > _least(kind) and most < math.inf):
+            if kind != WIDE and not (squares.min() > _least(kind) and most < math.inf):
                 continue
             coefficients = self._internal(gram, weights, up["loss"], ctx)
             direction = mixture(coefficients, updates, kind)
@@ -165,14 +162,16 @@ class FedFV(Part):
         if ctx.round > self.tau > 0:
             self._external(direction, updates, s, ctx)
             length = math.sqrt(direction @ direction)
-        # What is left of updates that cancel is rounding: rescaling would make a step of it.
-        if length <= 16 * _rounding(updates.dtype) * most:
-            return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
         square = float(weights @ gram @ weights)
         if square <= CANCELLED * most**2:
-            plain = mixture(weights, updates, kind)
+            plain = mixture(weights, updates, WIDE)
             square = float(plain @ plain)
-        direction *= math.sqrt(square) / length
+        # What is left of updates that cancel is rounding, of theirs or of the sum: rescaling would
+        # make a step of it.
+        wanted, least = math.sqrt(square), 16 * most
+        if length <= least * _rounding(updates.dtype) or wanted <= least * _rounding(WIDE):
+            return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
+        direction *= wanted / length
         found = torch.from_numpy(direction.astype(updates.dtype, copy=False))
         return found, self._remember(deltas, s, ctx)
 
@@ -205,7 +204,8 @@ class FedFV(Part):
                 continue
             total = mixture(np.ones(len(rows)), past, past.dtype, rows)
             if (against := float(g @ total)) < 0:
-                g -= total * (against / float(total @ total))
+                total *= against / float(total @ total)
+                g -= total
 
     def _past(self, updates: Updates, s: Tensors, ctx: Context) -> Iterator[tuple[Rows, Updates]]:
         """Yield each past round's updates, and which are of clients who did not come back since."""
@@ -270,55 +270,6 @@ def project(gram: Numbers, targets: Ids) -> Numbers:
     return columns
 
 
-def gram_matrix(updates: Updates, kind: Kind) -> Numbers:
-    """Return the inner products of all pairs of rows, taken in this precision."""
-    return _summed(updates, kind, BLOCK, lambda block, _: block @ block.T)
-
-
-def inner_products(updates: Updates, g: Numbers) -> Numbers:
-    """Return the inner product of every row with ``g``."""
-    narrow = g.astype(updates.dtype)
-    return _summed(updates, updates.dtype, READ, lambda block, columns: block @ narrow[columns])
-
-
-def mixture(
-    coefficients: Numbers, updates: Updates, kind: Kind, rows: Ids | None = None
-) -> Numbers:
-    """Return the combination of all or some rows with these coefficients."""
-    narrow = coefficients.astype(kind)
-    parts = _blocks(
-        updates, kind, READ, lambda block, _: narrow @ (block if rows is None else block[rows])
-    )
-    return (parts[0] if len(parts) == 1 else np.concatenate(parts)).astype(np.float64)
-
-
-def _summed(
-    updates: Updates, kind: Kind, numbers: int, term: Callable[[Updates, slice], Updates]
-) -> Numbers:
-    """Add up a term of every block of columns, in float64."""
-    first, *more = _blocks(updates, kind, numbers, term)
-    found = first.astype(np.float64)
-    for part in more:
-        found += part
-    return found
-
-
-def _blocks(
-    updates: Updates, kind: Kind, numbers: int, one: Callable[[Updates, slice], T]
-) -> list[T]:
-    """Go through the updates, a block of columns at a time, on all cores."""
-    if updates.size <= numbers:
-        return [one(updates.astype(kind, copy=False), slice(None))]
-    width = max(1, numbers // len(updates))
-    blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
-
-    def at(piece: int, _: None) -> T:  # a worker has not what the calling thread has set
-        with np.errstate(over="ignore", invalid="ignore"):
-            return one(updates[:, blocks[piece]].astype(kind, copy=False), blocks[piece])
-
-    return _crew().run(len(blocks), at)
-
-
 @functools.lru_cache(maxsize=16)
 def _uniform(m: int) -> Numbers:
     """Return uniform weights, which nobody may change."""
@@ -330,7 +281,7 @@ def _uniform(m: int) -> Numbers:
 @functools.cache
 def _kinds(kind: Kind) -> tuple[Kind, ...]:
     """Return the precisions to try in turn: the updates' own, then float64."""
-    return tuple(dict.fromkeys((kind, np.dtype(np.float64))))
+    return tuple(dict.fromkeys((kind, WIDE)))
 
 
 @functools.cache
@@ -343,13 +294,3 @@ def _least(kind: Kind) -> float:
 def _rounding(kind: Kind) -> float:
     """Return the relative rounding of this type."""
     return float(np.finfo(kind).eps)
-
-
-@functools.cache
-def _crew() -> Crew[None]:
-    """Return a worker a core."""
-    return Crew([None] * cores())
-
-
-if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
-    os.register_at_fork(after_in_child=_crew.cache_clear)
