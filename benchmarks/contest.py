@@ -64,8 +64,9 @@ class Times(dict[str, list[float]]):
 def turns(contestants: Sequence[Contestant], repeats: int, wanted: int | None = None) -> Times:
     """Return the times of every contestant's turns; they alternate, warmed up once.
 
-    Every other time they go in reverse, but for the last, so that nobody always comes after the
-    same one and nobody after itself. A turn is of so many calls, or of as many as fill its time.
+    Every other time they go in reverse, but for the last, so that of three or more nobody always
+    comes after the same one, and nobody after itself. A turn is of so many calls, or of as many as
+    fill its time.
     """
     calls: dict[str, int] = {}
     for each in contestants:

@@ -199,7 +199,21 @@ def test_a_clients_update_does_not_depend_on_who_else_is_asked(unlike):
 @pytest.mark.parametrize("solver", [fp.Solver(lr=0.1, steps=5, batch=3), fp.Solver(batch=4)])
 @pytest.mark.parametrize("limit", ["PLANNED", "VIEWS"])
 def test_it_does_not_matter_who_plans_the_batches(unlike, solver, limit, monkeypatch):
+    laid_out: list[bool] = []
+
+    def works(self, *args):
+        found = original(self, *args)
+        laid_out.extend(work.batches is not None for work in found)
+        return found
+
+    original = vmapped.VmapEngine._works
+    monkeypatch.setattr(vmapped.VmapEngine, "_works", works)
     together = moved(unlike, "linear", solver, "vmap", chunk=2)
+    assert laid_out
+    assert all(laid_out)
+    laid_out.clear()
     monkeypatch.setattr(vmapped, limit, 0)  # every chunk its own
     apart = moved(unlike, "linear", solver, "vmap", chunk=2)
+    assert laid_out
+    assert not any(laid_out)
     assert torch.equal(together.server.x, apart.server.x)

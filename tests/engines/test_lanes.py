@@ -9,6 +9,7 @@ import fedparity as fp
 from fedparity.core.client import Down
 from fedparity.core.layout import Layout
 from fedparity.core.seeds import seeds_for
+from fedparity.engines import vmapped
 from fedparity.engines.batches import Batches, Group
 from fedparity.engines.chain import Chain
 from fedparity.engines.slotted import Slotted
@@ -96,7 +97,7 @@ def test_work_laid_out_gives_the_update_of_work_made_by_the_lane(written_out):
         lane.begin(y, buffers)
         for step in range(lane.longest):
             lane.descend(step, {}, down, None)
-        ups.append(lane.update(y))
+        ups.append(lane.update())
     assert ups[1] is room.flat
     assert torch.equal(*ups)
     assert torch.equal(x, before)
@@ -111,4 +112,13 @@ def test_chunks_are_neighbours_of_almost_one_width(count):
     assert [i for chunk in chunks for i in range(chunk.start, chunk.stop)] == list(range(count))
     assert max(widths) <= 3
     assert max(widths) - min(widths) <= 1
+    engine.close()
+
+
+@pytest.mark.parametrize(("count", "chunks"), [(1, 1), (2, 2), (7, 3)])
+def test_work_that_fills_cores_is_divided_among_the_workers(count, chunks, monkeypatch):
+    monkeypatch.setattr(vmapped, "FILLS_A_CORE", 1)
+    monkeypatch.setattr(vmapped, "cores", lambda: 3)
+    engine = VmapEngine(fp.Experiment(unlike_clients(), "linear").setup, chunk=12)
+    assert len(engine._chunks(count)) == chunks
     engine.close()

@@ -239,6 +239,13 @@ def test_updates_that_cancel_leave_the_model_where_it_is():
     assert torch.equal(found, ZERO)
 
 
+def test_a_mean_that_is_rounding_leaves_the_model_where_it_is():
+    # the first is kept, so the projected average is long, but the mean is half of 2^-52: a unit in
+    # the last place of the second update, exact on any processor
+    updates = matrix((1, 0), (-1 - 2**-52, 0))
+    assert torch.equal(step(FedFV(alpha=0.5, tau=0), updates, (2.0, 1.0)), ZERO)
+
+
 def test_updates_of_zero_change_nothing_and_are_no_target():
     assert torch.equal(step(FedFV(alpha=0, tau=1), matrix((0, 0), (0, 0)), (1.0, 2.0)), ZERO)
     found = step(FedFV(alpha=0, tau=0), matrix((0, 0), (1, 2)), (1.0, 2.0))

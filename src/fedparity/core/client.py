@@ -87,8 +87,8 @@ class Lane(Protocol):
     def stand(self) -> Tensor:
         """Return where the lane stands after plain steps."""
 
-    def update(self, anchor: Tensor) -> Tensor:
-        """Return how far plain steps have led from ``anchor``, where they began."""
+    def update(self) -> Tensor:
+        """Return how far plain steps have led from where they began."""
 
     def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
         """Return the batch gradient and that of the ``second`` hook (empty if there is none)."""
@@ -162,7 +162,7 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     end: Callable[[], Tensor]
     if solver.plain and all(part.scales for part in algorithm.having("grad")):
         first = _plain_steps(lane, steps, tree, down, anchor)
-        delta, end = lane.update(anchor), lane.stand
+        delta, end = lane.update(), lane.stand
     else:
         y, first = _steps(lane, steps, tree, down, anchor)
         delta, end = y - anchor, lambda: y

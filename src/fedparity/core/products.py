@@ -1,8 +1,8 @@
 """Products of the updates of a round: of all pairs, with a vector, or mixed into one.
 
-Updates are read a block of columns at a time, by all cores. What is taken of a block is in a
-precision that the caller names, and is added up in float64, in one order, so that the number of
-cores does not show in the sum.
+Updates are read a block of columns at a time, by all cores. What is taken of a block may be in a
+lower precision; it is added up in float64 and in one order, so that in a run, whose operations have
+one thread each, the number of cores does not show in the sum.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def _pairs(rows: Updates, _: slice) -> Updates:
 
 
 def _pairs_beside(rows: Updates, _: slice) -> Updates:
-    """Return the same while others do: numpy's calls for few rows would wait for each other."""
-    wide = torch.from_numpy(rows)
-    found: Updates = (wide @ wide.T).numpy()
+    """Return the same by torch: numpy's calls for few rows, side by side, wait for each other."""
+    here = torch.from_numpy(rows)
+    found: Updates = (here @ here.T).numpy()
     return found
 
 
@@ -91,14 +91,16 @@ def _summed(
 def _blocks(
     updates: Updates, kind: Kind, numbers: int, one: Callable[[Updates, slice], Updates]
 ) -> Iterator[Updates]:
-    """Go through the updates, a block of columns at a time, on all cores."""
-    if updates.size <= numbers:
-        yield one(updates.astype(kind, copy=False), slice(None))
-        return
-    width = max(1, numbers // len(updates))
+    """Go through the updates, a block of columns at a time, on all cores.
+
+    What leaves the range of a precision is infinite, without a word: the caller looks.
+    """
+    width = updates.shape[1]
+    if updates.size > numbers:
+        width = max(1, numbers // len(updates))
     blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
 
-    def at(piece: int, _: None) -> Updates:  # a worker has not what the calling thread has set
+    def at(piece: int, _: None) -> Updates:
         with np.errstate(over="ignore", invalid="ignore"):
             return one(updates[:, blocks[piece]].astype(kind, copy=False), blocks[piece])
 

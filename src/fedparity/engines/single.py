@@ -87,6 +87,7 @@ class OneClient(Lane):
         return None
 
     def begin(self, y: Tensor, buffers: Tensor) -> None:
+        self._anchor = y
         self.desk.place(y)
         self.desk.place_buffers(buffers)
         self.desk.module.train()
@@ -111,8 +112,8 @@ class OneClient(Lane):
     def stand(self) -> Tensor:
         return self.desk.read()
 
-    def update(self, anchor: Tensor) -> Tensor:
-        return self.stand() - anchor
+    def update(self) -> Tensor:
+        return self.stand() - self._anchor
 
     def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
         self.desk.place(y)

@@ -49,6 +49,7 @@ class Work(NamedTuple):
     room: Slotted | None = None
     """Where their updates go."""
     batches: Batches | None = None
+    """What their steps read, if they have batches."""
 
 
 class Stack(Lane):
@@ -67,7 +68,9 @@ class Stack(Lane):
         work: Work | None = None,
     ) -> None:
         """Make the lane of these clients; what of its work is not laid out is made here."""
-        work = work or Work()
+        start, room, batches = Work() if work is None else work
+        if start is None:
+            start = Slotted.of(setup.layout, down.x.expand(len(clients), -1))
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.clients, self._facts, self.chain = setup, clients, facts, chain
         self.data = setup.federation.train
@@ -75,10 +78,8 @@ class Stack(Lane):
         lengths = setup.lengths(clients)
         self.longest = int(lengths.max())
         self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
-        self._round, self._room = down, work.room
-        self._start = work.start or Slotted.of(self.layout, down.x.expand(len(clients), -1))
+        self._round, self._start, self._room, self._batches = down, start, room, batches
         self._uneven = bool((lengths != self.longest).any())
-        self._batches = work.batches
         if down.phase != "train" or not self.algorithm.trains:
             return
         if self._batches is None:
@@ -112,6 +113,7 @@ class Stack(Lane):
         return (self.steps > step)[:, None] if self._uneven else None
 
     def begin(self, y: Tensor, buffers: Tensor) -> None:
+        self._anchor = y
         self._buffers = buffers.expand(len(self.clients), -1)
         self._begun = self._start.pieces
         if y is not self._start.flat:
@@ -128,8 +130,10 @@ class Stack(Lane):
         return self.layout.join(self._slots, torch.Size([len(self.clients)])).detach()
 
     @torch.no_grad()
-    def update(self, anchor: Tensor) -> Tensor:
-        room = self._room or Slotted.of(self.layout, torch.empty_like(anchor))
+    def update(self) -> Tensor:
+        room = self._room
+        if room is None:
+            room = Slotted.of(self.layout, torch.empty_like(self._anchor))
         for slot, before, out in zip(self._slots, self._begun, room.pieces, strict=True):
             torch.sub(slot, before, out=out)
         return room.flat
@@ -162,7 +166,7 @@ class Stack(Lane):
 
         Shares are times the client's ``factor``, if there is one.
         """
-        if self._batches is None:
+        if self._batches is None:  # a full batch
             inputs, target, share = self._whole
         else:
             inputs, target, share = self._batches.at(step, self._inputs)

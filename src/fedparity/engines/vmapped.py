@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -36,7 +36,7 @@ PLANNED = 1 << 20
 """Examples in the plan of a round, or permuted for it, up to which all are planned at once."""
 
 VIEWS = 1 << 12
-"""Steps of all chunks up to which their batches are planned at once: each is a view or two."""
+"""Steps, or slots, of all chunks up to which they are laid out at once: each is a view or two."""
 
 SHARE = 1 << 19
 """Input numbers of a block of the loss pass: a cohort has little, and every worker wants some."""
@@ -54,7 +54,7 @@ class VmapEngine(Engine):
         self.in_place = reads_in_place(setup)
         self._step = setup.layout.size * _batch(setup)
         sizes = setup.federation.train.sizes
-        self._alike = bool((sizes == sizes[0]).all())
+        self._equal = bool((sizes == sizes[0]).all())
         # Lifting swaps parameters inside the module, so every worker has one of its own.
         self.crew = Crew(
             [replace(setup, module=copy.deepcopy(setup.module)) for _ in range(cores())]
@@ -64,20 +64,20 @@ class VmapEngine(Engine):
         facts = self._facts(down, clients, buffers)
         order = self._order(clients)
         if order is None:
-            return self._ask(down, clients, buffers, states, facts)
+            return self._in_chunks(down, clients, buffers, states, facts)
         rows, back = torch.from_numpy(order), torch.from_numpy(np.argsort(order))
         down = replace(down, each=rows_of(down.each, rows))
         facts = None if facts is None else {key: value[rows] for key, value in facts.items()}
         own = buffers[rows] if buffers.dim() == 2 else buffers
-        up = self._ask(down, clients[order], own, rows_of(states, rows), facts)
+        up = self._in_chunks(down, clients[order], own, rows_of(states, rows), facts)
         deltas, ended, sums = (
             None if found is None else found[back] for found in (up.deltas, up.buffers, up.sums)
         )
         return Up(rows_of(up.reports, back), deltas, ended, rows_of(up.states, back), sums)
 
     def _order(self, clients: Ids) -> Ids | None:
-        """Return what puts similar sizes together; None if they stand so, or are not padded."""
-        if self.in_place or self._alike:
+        """Return what puts similar sizes together; None if they stand so, or are read in place."""
+        if self.in_place or self._equal:
             return None
         order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
         return None if (order[1:] > order[:-1]).all() else order
@@ -91,7 +91,7 @@ class VmapEngine(Engine):
         ends = accumulate((least + (chunk < more) for chunk in range(chunks)), initial=0)
         return [slice(*both) for both in pairwise(ends)]
 
-    def _ask(
+    def _in_chunks(
         self,
         down: Down,
         clients: Ids,
@@ -106,6 +106,8 @@ class VmapEngine(Engine):
 
         def one(chunk: int, setup: Setup) -> Up:
             who, work = chunks[chunk], works[chunk]
+            if down.phase == "train" and work.room is None:
+                work = work._replace(room=Slotted.of(setup.layout, deltas[who]))
             own = replace(down, each=rows_of(down.each, who)) if down.each else down
             known = None if facts is None else {key: value[who] for key, value in facts.items()}
             lane = self._lane(setup, own, clients[who], known, work)
@@ -143,12 +145,15 @@ class VmapEngine(Engine):
     def _works(self, down: Down, clients: Ids, chunks: list[slice], deltas: Tensor) -> list[Work]:
         """Return what every chunk starts from, where its updates go, and what its steps read."""
         layout, widths = self.setup.layout, [who.stop - who.start for who in chunks]
-        alike = {m: Slotted.of(layout, down.x.expand(m, -1)) for m in set(widths)}
-        starts = [alike[m] for m in widths]
+        by_width = {m: Slotted.of(layout, down.x.expand(m, -1)) for m in set(widths)}
+        starts = [by_width[m] for m in widths]
         if down.phase == "probe":
             return [Work(start) for start in starts]
-        rooms = Slotted.of(layout, deltas).split(widths)
-        return list(map(Work, starts, rooms, self._planned(down, clients, chunks)))
+        rooms: Sequence[Slotted | None] = [None] * len(chunks)
+        if len(chunks) * len(layout.slots) <= VIEWS:
+            rooms = Slotted.of(layout, deltas).split(widths)
+        planned = self._planned(down, clients, chunks)
+        return [Work(*each) for each in zip(starts, rooms, planned, strict=True)]
 
     def _planned(self, down: Down, clients: Ids, chunks: list[slice]) -> Iterable[Batches | None]:
         """Plan the batches of all chunks at once, unless that takes much memory."""

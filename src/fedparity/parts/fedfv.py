@@ -70,13 +70,13 @@ class FedFV(Part):
     -----
     Sent up: one float more than FedAvg, the training loss. The server learns each client's loss,
     and needs individual updates. The pseudo-code of the paper says the top clients are projected;
-    its text and the authors' code keep them, and so do we. An average that vanishes (all updates in
-    conflict) leaves the model where it is; an update of zero is no target. The server works on the
-    Gram matrix of the updates: projected updates are coefficients, in float64, so the cost is one
-    product of the updates with their transpose. The products themselves are taken in the updates'
-    own precision, block by block, and added up in float64: the rounding of a float32 model is in
-    a float32 update already, and is larger than that of its products. Where updates cancel, or
-    their squares leave the range of float32, the products are float64 as well.
+    its text and the authors' code keep them, and so do we. An average that vanishes, projected (all
+    updates in conflict) or plain, leaves the model where it is; an update of zero is no target. The
+    server works on the Gram matrix of the updates: projected updates are coefficients, in float64,
+    so the cost is one product of the updates with their transpose. The products themselves are
+    taken in the updates' own precision, block by block, and added up in float64: the rounding of a
+    float32 model is in a float32 update already, and is larger than that of its products. Where
+    updates cancel, or their squares leave the range of float32, the products are float64 as well.
 
     Examples
     --------
