@@ -78,10 +78,9 @@ class Layout:
 
     def views(self, y: Tensor) -> list[Tensor]:
         """Return the tensors of ``y``, ``[..., d]``, as views ``[..., *shape]``, slot by slot."""
-        pieces = torch.split(y, self._sizes, dim=-1)
+        pieces, lead = y.split_with_sizes(self._sizes, -1), y.shape[:-1]
         return [
-            piece.view(y.shape[:-1] + slot.shape)
-            for slot, piece in zip(self.slots, pieces, strict=True)
+            piece.view(lead + slot.shape) for slot, piece in zip(self.slots, pieces, strict=True)
         ]
 
     def join(self, pieces: Sequence[Tensor], lead: torch.Size) -> Tensor:

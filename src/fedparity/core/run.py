@@ -162,8 +162,10 @@ class Run:
         return Simulation(engine, store, experiment.drop, experiment.min_replies), store
 
     def close(self) -> None:
-        """Give back what :meth:`open` took."""
+        """Give back what :meth:`open` took, and what rounds have opened."""
         self.door.close()
+        if self.folder is not None:
+            self.folder.close()
 
     def round(self, state: RunState) -> None:
         """Move the state by one round."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -36,6 +37,7 @@ class RunDir:
         self.log = self.path / "log.jsonl"
         self.report = self.path / "report.html"
         self.pieces = self.path / "history"
+        self._noting: io.FileIO | None = None
 
     def create(self, settings: dict[str, Any]) -> None:
         """Make the directory for a new run; one that holds a run is refused."""
@@ -102,11 +104,13 @@ class RunDir:
 
     def note(self, **entry: Any) -> None:
         """Append one line to the log, in one write."""
-        with open(self.log, "ab") as log:
-            log.write((json.dumps(entry) + "\n").encode())
+        if self._noting is None:  # stays open: a run of short rounds notes often
+            self._noting = io.FileIO(self.log, "a")
+        self._noting.write((json.dumps(entry) + "\n").encode())
 
     def trim_log(self, round: int) -> None:
         """Drop what was logged after the round a run is resumed from."""
+        self.close()
         if not self.log.exists():
             return
         lines = []
@@ -118,6 +122,12 @@ class RunDir:
             if entry.get("round", 0) <= round:
                 lines.append(line)
         _write(self.log, "".join(line + "\n" for line in lines))
+
+    def close(self) -> None:
+        """Close the log, if it is open."""
+        if self._noting is not None:
+            self._noting.close()
+            self._noting = None
 
     def finished(self) -> None:
         """Remove what only an unfinished run needs."""

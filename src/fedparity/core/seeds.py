@@ -27,6 +27,9 @@ WORD = 0xFFFFFFFFFFFFFFFF
 FEW = 16
 """Clients up to whom plain integers are faster than arrays."""
 
+KEPT = 1 << 14
+"""Numbers of a counter up to which it is kept for the next time."""
+
 Keys = npt.NDArray[np.uint64]
 
 
@@ -96,16 +99,24 @@ def permutations(
     key, so that no two keys are equal and the order does not depend on the sorting algorithm.
     """
     bits = max(1, int(n - 1).bit_length())
-    count = np.arange(1, epochs * n + 1, dtype=np.uint64).reshape(epochs, n) * np.uint64(GAMMA)
+    counting = _counting if epochs * n <= KEPT else _counting.__wrapped__
+    count, place = counting(epochs, n)
     keys = _mix(seeds[:, None, None] + count)
     low = np.uint64((1 << bits) - 1)
     keys &= ~low
-    keys |= np.arange(n, dtype=np.uint64)
+    keys |= place
     if first is not None and 2 * first < n:
         keys = np.partition(keys, first - 1, axis=-1)[..., :first]
     keys = np.sort(keys, axis=-1)[..., :first]
     keys &= low
     return keys.view(np.int64)
+
+
+@lru_cache(maxsize=64)
+def _counting(epochs: int, n: int) -> tuple[Keys, Keys]:
+    """Return the counter ``[epochs, n]`` of the draws of permutations, and the places ``[n]``."""
+    count = np.arange(1, epochs * n + 1, dtype=np.uint64).reshape(epochs, n) * np.uint64(GAMMA)
+    return count, np.arange(n, dtype=np.uint64)
 
 
 def uniform(seed: Tensor, draw: int, size: int, dtype: torch.dtype) -> Tensor:

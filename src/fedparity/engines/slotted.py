@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from fedparity.core.layout import Layout
@@ -29,5 +28,6 @@ class Slotted(NamedTuple):
         """Return the vectors of so many clients each, one group behind the other."""
         if len(widths) == 1:
             return [self]
-        pieces = zip(*(torch.split(piece, widths) for piece in self.pieces), strict=True)
-        return [Slotted(*both) for both in zip(torch.split(self.flat, widths), pieces, strict=True)]
+        pieces = zip(*(piece.split_with_sizes(widths) for piece in self.pieces), strict=True)
+        flat = self.flat.split_with_sizes(widths)
+        return [Slotted(*both) for both in zip(flat, pieces, strict=True)]
