@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from contest import Contestant, Rounds, experiment, federation, turns
+from contest import Contestant, Rounds, experiment, federation, turns, turns_of
 from report import Bar, Section, number
 from torch import nn
 from workloads import WORKLOADS, Workload
@@ -17,6 +17,8 @@ from fedparity.data import Split
 COST = 1.15
 ROWS = 1000
 """Examples a step of the pooled pass; larger ones are slower here, since they leave the cache."""
+MORE = 5
+"""Times the repeats of other sections, but for the cnn: a turn is short."""
 
 
 class Pooled:
@@ -55,7 +57,7 @@ def measure(names: Sequence[str], repeats: int) -> Section:
                 Contestant("pooled, 1", pooled),
                 Contestant("pooled, 2", pooled, threads=2),
             ],
-            repeats,
+            turns_of(workload, repeats, MORE),
         )
         rounds.close()
         best = times.fastest("pooled, 1", "pooled, 2")
