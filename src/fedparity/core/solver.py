@@ -31,7 +31,7 @@ class BatchPlan:
     index: Indices
     """``[clients, steps, batch]``; padding repeats a valid position."""
     mask: npt.NDArray[np.bool_]
-    """``[clients, steps, batch]``; False where ``index`` is padding."""
+    """``[clients, steps, batch]``; False where ``index`` is padding. Not to be written to."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
@@ -115,19 +115,26 @@ class Solver:
         """
         if self.batch is None:
             return None
-        lengths = self.lengths(n)
-        shape = (len(n), int(lengths.max()), self.width(n))
+        lengths, width = self.lengths(n), self.width(n)
+        if (n == n[0]).all():
+            return self._alike(seeds, int(n[0]), int(lengths[0]), width)
+        shape = (len(n), int(lengths.max()), width)
         index, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
-        alike = bool((n == n[0]).all())
-        for size in n[:1] if alike else np.unique(n):
-            rows = slice(None) if alike else np.flatnonzero(n == size)
-            steps = int(lengths[rows][0])
-            cut = _cuts if steps * shape[2] <= KEPT else _cuts.__wrapped__
-            cuts = cut(int(size), steps, self.batch, shape[2])
-            orders = permutations(seeds[rows], cuts.epochs, int(size), cuts.used)
-            index[rows, :steps] = orders.reshape(len(orders), -1).take(cuts.place, axis=1)
-            mask[rows, :steps] = cuts.inside
+        for size in np.unique(n):
+            rows = np.flatnonzero(n == size)
+            steps = int(lengths[rows[0]])
+            plan = self._alike(seeds[rows], int(size), steps, width)
+            index[rows, :steps], mask[rows, :steps] = plan.index, plan.mask
         return BatchPlan(index, mask)
+
+    def _alike(self, seeds: Keys, size: int, steps: int, width: int) -> BatchPlan:
+        """Return the batch plan of clients of one size."""
+        assert self.batch is not None
+        cut = _cuts if steps * width <= KEPT else _cuts.__wrapped__
+        cuts = cut(size, steps, self.batch, width)
+        orders = permutations(seeds, cuts.epochs, size, cuts.used)
+        index = orders.reshape(len(orders), -1).take(cuts.place, axis=1)
+        return BatchPlan(index, np.broadcast_to(cuts.inside, index.shape))
 
     def slots(self, y: Tensor) -> Slots:
         """Return what the step rule remembers between steps, before the first."""

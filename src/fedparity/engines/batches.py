@@ -51,7 +51,7 @@ class Batches(NamedTuple):
                 data,
                 mine.reshape(steps, -1).unbind(),
                 None if targets is None else targets[here].unbind(),
-                None if full or mask.all() else torch.from_numpy(mask),
+                None if full or mask.all() else torch.from_numpy(mask.copy()),
                 even_weights(mine.shape[1], width, data.x.dtype),
             )
 

@@ -161,13 +161,18 @@ class VmapEngine(Engine):
         if solver.batch is None or not setup.algorithm.trains:
             return [None] * len(chunks)
         sizes, lengths = data.sizes[clients], setup.lengths(clients)
-        planned = len(sizes) * int(lengths.max()) * solver.width(sizes)
-        large = max(planned, int(self._permuted[clients].sum())) > PLANNED
-        if large or len(chunks) * int(lengths.max()) > VIEWS:
+        longest, width = int(lengths.max()), solver.width(sizes)
+        large = max(len(sizes) * longest * width, int(self._permuted[clients].sum())) > PLANNED
+        if large or len(chunks) * longest > VIEWS:
             return [None] * len(chunks)
         plan = solver.batches(setup.seeds(down, clients, "batches"), sizes)
         assert plan is not None
-        groups = [Group(who, int(lengths[who].max()), solver.width(sizes[who])) for who in chunks]
+        groups = [
+            Group(who, longest, width)
+            if self._equal
+            else Group(who, int(lengths[who].max()), solver.width(sizes[who]))
+            for who in chunks
+        ]
         return Batches.by_group(data, clients, plan, groups)
 
     def _lane(
