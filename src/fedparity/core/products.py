@@ -104,7 +104,10 @@ def _blocks(
         with np.errstate(over="ignore", invalid="ignore"):
             return one(updates[:, blocks[piece]].astype(kind, copy=False), blocks[piece])
 
-    yield from _crew().stream(len(blocks), at)
+    if len(blocks) == 1:  # of a small model, whose rounds are short
+        yield at(0, None)
+    else:
+        yield from _crew().stream(len(blocks), at)
 
 
 @functools.cache
