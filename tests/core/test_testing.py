@@ -223,6 +223,15 @@ def test_full_participation_is_refused_rather_than_assumed():
     CHECKS["replies"](Everyone(), Trial())
 
 
+def test_state_that_a_part_says_it_overwrites_may_be_written_to():
+    class Declared(Overwriting):
+        """Says what it writes to."""
+
+        overwrites = frozenset({"rounds"})
+
+    CHECKS["pure"](Declared(), Trial())
+
+
 def test_a_check_says_which_part_and_by_how_much():
     with pytest.raises(AssertionError, match=r"part 'good': its neutral setting.*by \d"):
         CHECKS["neutral"](NeutralNot(), Trial())

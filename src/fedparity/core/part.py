@@ -251,6 +251,12 @@ class Part:
     """Conditions of the experiment: ``full_participation``, ``plain_sgd``."""
     buffers: ClassVar[Literal["local", None]] = None
     """``local``: this part keeps buffers on the client whatever the experiment says."""
+    overwrites: ClassVar[frozenset[str]] = frozenset()
+    """Server state that hooks may write to and hand on, too large to copy every round.
+
+    Nobody else holds it: a round that has begun takes it along. All else that a hook is given stays
+    as it is.
+    """
 
     @property
     def reads(self) -> frozenset[Fact]:

@@ -47,6 +47,7 @@ class Varp(Part):
     name = "varp"
     paper = "Jhunjhunwala et al. 2022 (FedVARP)"
     equalises = "presence (absent clients count)"
+    overwrites = frozenset({"y"})
 
     def init_server(self, x: Tensor, ctx: Context) -> Tensors:
         return {"y": x.new_zeros(ctx.population, len(x)), "mean": torch.zeros_like(x)}
@@ -56,10 +57,10 @@ class Varp(Part):
     ) -> tuple[Tensor, Tensors]:
         steps = ctx.steps.to(deltas.dtype)
         updates = deltas / (ctx.lr * steps[:, None]) if self.scaled else deltas
-        change = updates - s["y"][ctx.clients]
+        last = s["y"].index_select(0, ctx.clients)
+        change = torch.sub(updates, last, out=last)
         direction = w.sum() * s["mean"] + w @ change
         mean = s["mean"] + ctx.shares[ctx.clients] @ change
-        y = s["y"].index_copy(0, ctx.clients, updates)
         if self.scaled:
             direction = direction * (ctx.lr * steps.mean())
-        return direction, {"y": y, "mean": mean}
+        return direction, {"y": s["y"].index_copy_(0, ctx.clients, updates), "mean": mean}
