@@ -21,6 +21,7 @@ METHODS: dict[str, Literal["loss", "validation_loss"] | None] = {
     "fedfv": "loss",
     "fedeba(signal=pre)": "loss",
     "momentum": None,
+    "fedvarp": None,
 }
 """Methods, and the loss each asks clients for."""
 COST = 1.15

@@ -37,7 +37,7 @@ class RunDir:
         self.log = self.path / "log.jsonl"
         self.report = self.path / "report.html"
         self.pieces = self.path / "history"
-        self._noting: io.FileIO | None = None
+        self._noting: io.BufferedWriter | None = None
 
     def create(self, settings: dict[str, Any]) -> None:
         """Make the directory for a new run; one that holds a run is refused."""
@@ -103,10 +103,11 @@ class RunDir:
         beside.replace(file)
 
     def note(self, **entry: Any) -> None:
-        """Append one line to the log, in one write."""
+        """Append one line to the log, and see it written."""
         if self._noting is None:  # stays open: a run of short rounds notes often
-            self._noting = io.FileIO(self.log, "a")
+            self._noting = self.log.open("ab")
         self._noting.write((json.dumps(entry) + "\n").encode())
+        self._noting.flush()
 
     def trim_log(self, round: int) -> None:
         """Drop what was logged after the round a run is resumed from."""

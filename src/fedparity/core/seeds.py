@@ -12,12 +12,17 @@ Steele, Lea, Flood. Fast splittable pseudorandom number generators. OOPSLA 2014.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from functools import _lru_cache_wrapper
 
 GAMMA = 0x9E3779B97F4A7C15
 MIX_1 = 0xBF58476D1CE4E5B9
@@ -28,8 +33,9 @@ FEW = 16
 """Clients up to whom plain integers are faster than arrays."""
 
 KEPT = 1 << 14
-"""Numbers of a counter up to which it is kept for the next time."""
+"""Numbers that a function may make and still keep for the next time."""
 
+T = TypeVar("T")
 Keys = npt.NDArray[np.uint64]
 
 
@@ -99,8 +105,7 @@ def permutations(
     key, so that no two keys are equal and the order does not depend on the sorting algorithm.
     """
     bits = max(1, int(n - 1).bit_length())
-    counting = _counting if epochs * n <= KEPT else _counting.__wrapped__
-    count, place = counting(epochs, n)
+    count, place = kept_if_small(_counting, epochs * n)(epochs, n)
     keys = _mix(seeds[:, None, None] + count)
     low = np.uint64((1 << bits) - 1)
     keys &= ~low
@@ -110,6 +115,11 @@ def permutations(
     keys = np.sort(keys, axis=-1)[..., :first]
     keys &= low
     return keys.view(np.int64)
+
+
+def kept_if_small(function: _lru_cache_wrapper[T], numbers: int) -> Callable[..., T]:
+    """Return a function that remembers, without its memory if it makes too many numbers."""
+    return function if numbers <= KEPT else function.__wrapped__
 
 
 @lru_cache(maxsize=64)

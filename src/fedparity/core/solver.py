@@ -16,12 +16,10 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from typing_extensions import Self
 
-from fedparity.core.seeds import Keys, permutations
+from fedparity.core.seeds import Keys, kept_if_small, permutations
 
 Slots = tuple[Tensor, ...]
 Indices = npt.NDArray[np.int64]
-KEPT = 1 << 14
-"""Places of a client's batches up to which they are remembered from round to round."""
 
 
 @record(frozen=True)
@@ -130,8 +128,7 @@ class Solver:
     def _alike(self, seeds: Keys, size: int, steps: int, width: int) -> BatchPlan:
         """Return the batch plan of clients of one size."""
         assert self.batch is not None
-        cut = _cuts if steps * width <= KEPT else _cuts.__wrapped__
-        cuts = cut(size, steps, self.batch, width)
+        cuts = kept_if_small(_cuts, steps * width)(size, steps, self.batch, width)
         orders = permutations(seeds, cuts.epochs, size, cuts.used)
         index = orders.reshape(len(orders), -1).take(cuts.place, axis=1)
         return BatchPlan(index, np.broadcast_to(cuts.inside, index.shape))

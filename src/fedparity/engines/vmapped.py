@@ -167,12 +167,7 @@ class VmapEngine(Engine):
             return [None] * len(chunks)
         plan = solver.batches(setup.seeds(down, clients, "batches"), sizes)
         assert plan is not None
-        groups = [
-            Group(who, longest, width)
-            if self._equal
-            else Group(who, int(lengths[who].max()), solver.width(sizes[who]))
-            for who in chunks
-        ]
+        groups = [Group(who, int(lengths[who].max()), solver.width(sizes[who])) for who in chunks]
         return Batches.by_group(data, clients, plan, groups)
 
     def _lane(
