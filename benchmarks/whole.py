@@ -116,11 +116,12 @@ def measure(rounds: int = ROUNDS) -> Section:
         f"clients on validation and test every {EVERY}, from the start of the process to its end "
         f"({middle.seconds:.1f} s). Of {RUNS} runs ({shares} %) the one with the median share of "
         "arithmetic is shown and counts; one of a single round comes before, so that the disk is "
-        "read and our Python compiled once for all. Arithmetic is the time inside forward and backward passes, steps, "
-        "updates, their average and evaluations, as `fedparity profile` measures them (the Python "
-        "of these functions included; clients run side by side; the first step writes every "
-        "client's own parameters, so no copy comes before it). With gathering batches and handing "
-        f"out the model, which the hand-written arithmetic does too, it is {wider:.1f} %.",
+        "read and our Python compiled once for all. Arithmetic is the time inside forward and "
+        "backward passes, steps, updates, their average and evaluations, as `fedparity profile` "
+        "measures them (the Python of these functions included; clients run side by side; the "
+        "first step writes every client's own parameters, so no copy comes before it). With "
+        "gathering batches and handing out the model, which the hand-written "
+        f"arithmetic does too, it is {wider:.1f} %.",
         ("phase", "seconds", "share"),
     )
     for phase, value in sorted(middle.phases.items(), key=lambda item: -item[1]):
