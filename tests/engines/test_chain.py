@@ -138,6 +138,46 @@ def test_a_slope_is_the_derivative_of_its_loss(kind):
     torch.testing.assert_close(slope(output.detach(), target), slow, rtol=0, atol=1e-15)
     other_way = output.detach().mT.contiguous().mT
     torch.testing.assert_close(slope(other_way, target), slow, rtol=0, atol=1e-15)
+    stack = torch.stack([output.detach(), 2 * output.detach()])
+    along = torch.stack([slow, slope(2 * output.detach(), target)])
+    for laid in (stack, stack.mT.contiguous().mT):
+        found = slope(laid, target.expand(2, -1))
+        torch.testing.assert_close(found, along, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 40])
+def test_outputs_that_lie_class_by_class_have_the_same_losses_and_metrics(classes):
+    task, draw = Classification("linear"), torch.Generator().manual_seed(0)
+    output = torch.randint(0, 4, (50, classes), generator=draw).double()  # with ties
+    target = torch.randint(0, classes, (50,), generator=draw)
+    other_way = output.mT.contiguous().mT
+    assert not other_way.is_contiguous()
+    torch.testing.assert_close(
+        task.losses(other_way, target), task.losses(output, target), rtol=0, atol=1e-14
+    )
+    found, wanted = (task.metrics(laid, target)["accuracy"] for laid in (other_way, output))
+    assert torch.equal(found, wanted)
+    assert 0 < wanted.mean() < 1
+
+
+class Viewing(Classification):
+    """Has metrics of its own, which want examples side by side."""
+
+    def metrics(self, output, target):
+        return {
+            "accuracy": (output.view(-1).unflatten(0, (-1, 3)).argmax(1) == target).to(output.dtype)
+        }
+
+
+def test_metrics_of_a_users_own_see_examples_side_by_side():
+    frames = []
+    for kind in (Classification, Viewing):
+        made = fp.Experiment(
+            unlike_clients(), kind("linear"), rounds=1, solver=SOLVER, engine="vmap"
+        )
+        assert Chain.of(made.setup) is not None
+        frames.append(made.run().clients)
+    assert frames[0]["test_accuracy"].equals(frames[1]["test_accuracy"])
 
 
 def test_a_slope_is_not_inherited_by_another_loss():

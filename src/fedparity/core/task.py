@@ -18,8 +18,9 @@ Factory = Callable[..., nn.Module]
 Slope = Callable[[Tensor, Tensor], Tensor]
 """``(output, target)`` of single examples to the derivative of their losses in the output.
 
-The output is ``[B, o]``, its rows or its columns contiguous: reshape it, do not view it. It is
-neither written to nor returned, for what a slope returns is scaled in place.
+The output is ``[m, B, o]`` and the target ``[m, B]``. It is neither written to nor returned, for
+what a slope returns is scaled in place. A task with a slope takes outputs as they lie, here and in
+the losses beside it: their rows or their columns are contiguous, so reshape, do not view.
 """
 
 
@@ -68,17 +69,19 @@ class Classification(Task):
     name = "classification"
 
     def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        if _by_class(output):
+            return F.cross_entropy(output.mT[None], target[None], reduction="none")[0]
         return F.cross_entropy(output, target, reduction="none")
 
     def slope(self, output: Tensor, target: Tensor) -> Tensor:
         """Return the derivative of each loss in its output: softmax minus the label."""
-        # Torch would copy an output whose classes are not side by side.
-        found = output.softmax(1) if output.is_contiguous() else output.mT.softmax(0).mT
-        label = target[:, None]
-        return found.scatter_add_(1, label, torch.full_like(label, -1, dtype=found.dtype))
+        found = output.mT.softmax(-2).mT if _by_class(output) else output.softmax(-1)
+        label = target[..., None]
+        return found.scatter_add_(-1, label, torch.full_like(label, -1, dtype=found.dtype))
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"accuracy": (output.argmax(-1) == target).to(output.dtype)}
+        guess = output.mT.max(-2).indices if _by_class(output) else output.argmax(-1)
+        return {"accuracy": (guess == target).to(output.dtype)}
 
 
 class Regression(Task):
@@ -126,6 +129,20 @@ def slope_of(task: Task) -> Slope | None:
         if "losses" in vars(kind):
             return getattr(task, "slope", None) if "slope" in vars(kind) else None
     return None
+
+
+def takes_any_layout(task: Task) -> bool:
+    """Tell whether the task's metrics are written beside its slope, for outputs as they lie."""
+    homes = (next(k for k in type(task).__mro__ if n in vars(k)) for n in ("losses", "metrics"))
+    return slope_of(task) is not None and len(set(homes)) == 1
+
+
+def _by_class(output: Tensor) -> bool:
+    """Tell whether outputs lie class by class: torch would copy them, and be slow on few classes.
+
+    Along examples it takes a vector of them at a time, along few classes one number.
+    """
+    return output.dim() > 1 and not output.is_contiguous() and output.mT.is_contiguous()
 
 
 def _importable(factory: Factory) -> str | None:

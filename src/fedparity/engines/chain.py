@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from fedparity.core.task import Slope, slope_of
+from fedparity.core.task import Slope, slope_of, takes_any_layout
 from fedparity.engines.gradients import Pieces
 from fedparity.engines.setup import Setup, altered
 
@@ -35,8 +35,8 @@ NARROW = 64
 class Chain:
     """The layers of a model that is a chain, for a stack of clients."""
 
-    def __init__(self, layers: list[nn.Module], slope: Slope) -> None:
-        self.layers, self.slope = layers, slope
+    def __init__(self, layers: list[nn.Module], slope: Slope, as_it_lies: bool = False) -> None:
+        self.layers, self.slope, self.as_it_lies = layers, slope, as_it_lies
 
     @staticmethod
     def of(setup: Setup) -> Chain | None:
@@ -51,7 +51,7 @@ class Chain:
             return None
         if len(setup.federation.shape) > 1 and not isinstance(layers[0], nn.Flatten):
             return None
-        return Chain(layers, slope)
+        return Chain(layers, slope, takes_any_layout(setup.task))
 
     @torch.no_grad()
     def outputs(self, parameters: Pieces, x: Tensor) -> Tensor:
@@ -98,8 +98,7 @@ class Chain:
     ) -> Iterator[tuple[int, bool, Tensor, Tensor]]:
         """Yield, last layer first, the slot of its weight, whether a bias follows, G and X."""
         seen = self._forward(parameters, x)
-        flat = self.slope(seen[-1].flatten(0, 1), target.flatten(0, 1))
-        g = flat.view_as(seen[-1])
+        g = self.slope(seen[-1], target)
         if share is not None:
             g.mul_(share[..., None])
         place = len(parameters)
@@ -142,7 +141,8 @@ class Standing(nn.Module):
         self.chain, self.at = chain, tuple(parameter[None] for parameter in parameters)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.chain.outputs(self.at, x[None])[0].contiguous()
+        found = self.chain.outputs(self.at, x[None])[0]
+        return found if self.chain.as_it_lies else found.contiguous()
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
