@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import busy
@@ -72,6 +72,11 @@ def arguments() -> argparse.Namespace:
     return asked
 
 
+def met(folder: Path | None, names: Sequence[str], repeats: int) -> others.Found:
+    """Return the peers' times, if there is a folder of them."""
+    return {} if folder is None else others.collect(folder, names, repeats)
+
+
 def main() -> None:
     asked, out = arguments(), Console(highlight=False)
     names = asked.workloads or list(WORKLOADS)
@@ -89,14 +94,9 @@ def main() -> None:
     out.print(f"{page.machine()}; load {before:.2f}", markup=False)
     if before > QUIET:
         out.print("The machine is not quiet: these ratios will not be its own.", style="yellow")
-    peers: others.Found = {}
-    if "peers" in wanted and asked.peers:
-        out.print("measuring peers ...", style="dim")
-        peers = others.collect(asked.peers, names, asked.repeats)
-    add("rounds", lambda: rounds.measure(names, asked.repeats, peers))
-    if "peers" in wanted:
-        ours = rounds.ours(sections[0]) if "rounds" in wanted else {}
-        add("peers", lambda: rounds.peers_section(peers, ours))
+    add("rounds", lambda: rounds.measure(names, asked.repeats))
+    ours = rounds.ours(sections[0]) if "rounds" in wanted else {}
+    add("peers", lambda: rounds.peers_section(met(asked.peers, names, asked.repeats), ours))
     add("busy", lambda: busy.measure(names, max(3, asked.repeats // 2)))
     add("device", lambda: device.measure(asked.repeats))
     add("methods", lambda: methods.measure(names, asked.repeats))

@@ -44,11 +44,19 @@ def test_the_page_holds_machine_command_bars_and_tables():
 
 def test_bars_against_peers_stand_only_where_a_peer_was_measured():
     times = Times({"auto": [6.0, 9.0], "plain": [240.0, 360.0], rounds.HAND: [3.0, 4.5]})
-    alone = {bar.claim: bar for bar in rounds.bars("lin", times, {})}
+    alone = {bar.claim: bar for bar in rounds.bars("lin", times)}
     assert set(alone) == {"lin: of the arithmetic's time", "lin: times as fast as the plain loop"}
     assert alone["lin: times as fast as the plain loop"].value == 40
-    both = rounds.bars("lin", times, {("fedjax", "lin"): others.Peer(42.0, 7.0)})
-    assert [bar.value for bar in both if "fedjax" in bar.claim] == [7]
+    measured = {
+        ("fedjax", "lin"): others.Peer(42.0, 7.0),
+        ("fedlab", "lin"): others.Peer(200.0, 33.0),
+        ("fedlab", "cnn"): others.Peer(3350.0, 1.1),
+    }
+    against = {bar.claim: (bar.value, bar.limit) for bar in rounds.peer_bars(measured)}
+    assert against == {
+        "lin: times as fast as fedjax": (7, 6),
+        "cnn: times as fast as fedlab": (1.1, 1),
+    }
 
 
 def test_published_figures_are_marked_as_such():
