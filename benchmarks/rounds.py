@@ -97,10 +97,8 @@ def bars(name: str, times: Times) -> list[Bar]:
 
 def peer_bars(peers: Found) -> list[Bar]:
     """Return the bars against the peers that were measured."""
-    wanted = {
-        (other, name): at for name, others in AT_LEAST.items() for other, at in others.items()
-    }
-    wanted |= {(other, "cnn"): 1.0 for other in AHEAD}
+    wanted = {(peer, name): at for name, limits in AT_LEAST.items() for peer, at in limits.items()}
+    wanted |= {(peer, "cnn"): 1.0 for peer in AHEAD}
     return [
         Bar(f"{name}: times as fast as {peer}", peers[peer, name].ratio, limit, at_least=True)
         for (peer, name), limit in wanted.items()

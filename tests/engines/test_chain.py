@@ -160,6 +160,14 @@ def test_outputs_that_lie_class_by_class_have_the_same_losses_and_metrics(classe
     assert 0 < wanted.mean() < 1
 
 
+def test_losses_of_places_in_an_image_are_not_taken_for_those_of_examples():
+    task, draw = Classification("linear"), torch.Generator().manual_seed(0)
+    output = torch.randn(4, 3, 5, generator=draw).mT.contiguous().mT  # [B, classes, places]
+    target = torch.randint(0, 3, (4, 5), generator=draw)
+    wanted = torch.nn.functional.cross_entropy(output, target, reduction="none")
+    torch.testing.assert_close(task.losses(output, target), wanted)
+
+
 class Viewing(Classification):
     """Has metrics of its own, which want examples side by side."""
 

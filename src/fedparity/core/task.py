@@ -69,7 +69,7 @@ class Classification(Task):
     name = "classification"
 
     def losses(self, output: Tensor, target: Tensor) -> Tensor:
-        if _by_class(output):
+        if output.dim() == 2 and _by_class(output):
             return F.cross_entropy(output.mT[None], target[None], reduction="none")[0]
         return F.cross_entropy(output, target, reduction="none")
 
