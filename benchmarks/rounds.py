@@ -32,8 +32,8 @@ AHEAD = ("flower", "flgo", "fedlab", "pfl", "fedjax")
 def measure(names: Sequence[str], repeats: int, say: Callable[[str], object] = print) -> Section:
     """Time every contestant on the workloads named, slow rounds last; say times as they are known.
 
-    How two threads inside an operation fare depends on where a virtual machine's cores lie: the
-    plain loop on mlp was seen at 48 ms for some minutes and at 68 for others.
+    One run does not tell all of the plain loop on mlp: on the same machine its two threads took
+    48 ms in some runs and 68 in others, minutes apart, for a reason that is not known.
     """
     title = "A round of FedAvg"
     text = (
