@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from fedparity.core.task import Slope, slope_of, takes_any_layout
 from fedparity.engines.gradients import Pieces
+from fedparity.engines.matmul import plus_product, product
 from fedparity.engines.setup import Setup, altered
 
 aten = torch.ops.aten
@@ -65,7 +66,7 @@ class Chain:
         """Return the gradient of the sum of losses by slot, each times its ``share [m, B]``."""
         found = list(parameters)
         for place, bias, g, read in self._backward(parameters, x, target, share):
-            found[place] = torch.bmm(g.transpose(1, 2), read)
+            found[place] = product(g.mT, read.mT)
             if bias:
                 found[place + 1] = g.sum(1)
         return tuple(found)
@@ -86,8 +87,9 @@ class Chain:
         """
         found = list(parameters)
         for place, bias, g, read in self._backward(parameters, x, target, share):
-            weight, out = parameters[place], parameters[place] if in_place else None
-            found[place] = torch.baddbmm(weight, g.transpose(1, 2), read, alpha=-lr, out=out)
+            weight = parameters[place]
+            found[place] = weight if in_place else weight.new_empty(weight.shape)
+            plus_product(weight, g.mT, read.mT, -lr, out=found[place])
             if bias:
                 out = parameters[place + 1] if in_place else None
                 found[place + 1] = torch.sub(parameters[place + 1], g.sum(1), alpha=lr, out=out)
@@ -107,7 +109,7 @@ class Chain:
             if isinstance(layer, nn.Linear):
                 bias = layer.bias is not None
                 place -= 2 if bias else 1
-                below = torch.bmm(g, parameters[place]) if place else g
+                below = product(g, parameters[place].mT) if place else g
                 yield place, bias, g, seen[depth]
                 g = below
             elif type(layer) in BACKWARD and place:
@@ -148,11 +150,8 @@ class Standing(nn.Module):
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return ``x W^T + b`` of every client, ``[m, B, o]``."""
     if weight.shape[1] < min(NARROW, x.shape[1]):
-        left, right, b = weight, x.mT, None if bias is None else bias[:, :, None]
-    else:
-        left, right, b = x, weight.mT, None if bias is None else bias[:, None]
-    found = torch.bmm(left, right) if b is None else torch.baddbmm(b, left, right)
-    return found.mT if left is weight else found
+        return product(weight, x, None if bias is None else bias[:, :, None]).mT
+    return product(x, weight, None if bias is None else bias[:, None])
 
 
 def leaves(module: nn.Module) -> list[nn.Module] | None:

@@ -1,0 +1,67 @@
+r"""Matrix products of a stack of clients, by the library that is faster on this processor.
+
+Torch multiplies float32 matrices with MKL, which on processors of AMD stays with AVX2. oneDNN,
+which torch also brings and uses for convolutions, takes AVX-512: half the time from Zen 5 on, where
+registers of that width are computed in one piece. It has no batched product of float32 in torch,
+and a call costs ten microseconds, so only large products go to it, client by client. Which those
+are depends on their shape and on the processor, never on a clock: a run can be repeated to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+
+LARGE = 1 << 22
+"""Multiplications of a client's product from which it is worth a call of its own."""
+REST: tuple[object, ...] = (None, "none", [], "")
+"""No bias and nothing after the product."""
+
+
+def product(left: Tensor, right: Tensor, more: Tensor | None = None) -> Tensor:
+    r"""Return :math:`L R^\top` of every client, ``[m, r, k]`` and ``[m, c, k]`` to ``[m, r, c]``.
+
+    Plus ``more``, of that shape or spread over it.
+    """
+    one = _worth_a_call(left, right)
+    if one is None:
+        turned = right.mT
+        return torch.bmm(left, turned) if more is None else torch.baddbmm(more, left, turned)
+    each = [one(*both, *REST) for both in zip(left, right, strict=True)]
+    found = each[0][None] if len(each) == 1 else torch.stack(each)
+    return found if more is None else found.add_(more)
+
+
+def plus_product(start: Tensor, left: Tensor, right: Tensor, alpha: float, out: Tensor) -> Tensor:
+    r"""Write :math:`S + \alpha L R^\top` of every client to ``out``, which may be ``start``."""
+    one = _worth_a_call(left, right)
+    if one is None:
+        return torch.baddbmm(start, left, right.mT, alpha=alpha, out=out)
+    for s, a, b, room in zip(start, left, right, out, strict=True):
+        torch.add(s, one(a, b, *REST), alpha=alpha, out=room)  # while it is in the cache
+    return out
+
+
+def _worth_a_call(left: Tensor, right: Tensor) -> Callable[..., Tensor] | None:
+    """Return what multiplies one client's matrices, if that is better than all at once."""
+    large = left.shape[1] * left.shape[2] * right.shape[1] >= LARGE
+    return _onednn() if large and left.dtype is torch.float32 else None
+
+
+@cache
+def _onednn() -> Callable[..., Tensor] | None:
+    """Return oneDNN's product if it is there, works, and beats what torch would take."""
+    capable: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+    mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    # Only AMD has sse4a; with it, avx_vnni came with Zen 5.
+    if not (mkl and all(map(capable.get, ("sse4a", "avx_vnni", "avx512_f")))):
+        return None
+    left, right = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(4, 3)
+    try:
+        linear: Callable[..., Tensor] = torch.ops.mkldnn._linear_pointwise.default
+        return linear if torch.equal(linear(left, right, *REST), left @ right.mT) else None
+    except (AttributeError, RuntimeError, TypeError):  # another torch, without it
+        return None

@@ -1,0 +1,100 @@
+"""Products client by client, where a library is faster so, against all at once."""
+
+import pytest
+import torch
+from torch import nn
+
+import fedparity as fp
+from fedparity.engines import matmul
+from fedparity.testing import unlike_clients
+
+
+def plain(left, right, *_):
+    return left @ right.mT
+
+
+@pytest.fixture(params=["onednn", "plain"])
+def one(request, monkeypatch):
+    """Make every product one of a client's own, by oneDNN if it is there; return its calls."""
+    by = matmul._onednn() if request.param == "onednn" else plain
+    calls = []
+
+    def watched(left, right, *rest):
+        calls.append((tuple(left.shape), tuple(right.shape)))
+        return (by or plain)(left, right, *rest)
+
+    monkeypatch.setattr(matmul, "LARGE", 1)
+    monkeypatch.setattr(matmul, "_onednn", lambda: watched)
+    return calls
+
+
+def stacks(m=3):
+    draw = torch.Generator().manual_seed(0)
+    return [torch.randn(m, *s, generator=draw) for s in [(5, 7), (4, 7), (1, 4), (5, 1), (5, 4)]]
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_a_product_a_client_is_that_of_all_at_once(one, m):
+    left, right, row, column, start = stacks(m)
+    wanted = left @ right.mT
+    close = torch.testing.assert_close
+    close(matmul.product(left, right), wanted)
+    close(matmul.product(left, right, row), wanted + row)
+    close(matmul.product(left, right, column), wanted + column)
+    turned = left.mT.contiguous().mT, right.mT.contiguous().mT
+    close(matmul.product(*turned), wanted)
+    room = torch.empty_like(start)
+    assert matmul.plus_product(start, left, right, -0.5, out=room) is room
+    close(room, start - 0.5 * wanted)
+    matmul.plus_product(start, left, right, -0.5, out=start)
+    close(start, room)
+    assert len(one) == 6 * m
+
+
+def test_what_all_share_is_left_as_it_is(one):
+    left, right, *_, start = stacks()
+    shared = start[:1].expand(3, -1, -1)
+    before, room = shared.clone(), torch.empty_like(start)
+    matmul.plus_product(shared, left, right, 1.0, out=room)
+    assert torch.equal(shared, before)
+    torch.testing.assert_close(room, before + left @ right.mT)
+
+
+def test_small_products_and_those_of_float64_are_taken_at_once(monkeypatch):
+    def never():
+        raise AssertionError("a call of its own")
+
+    monkeypatch.setattr(matmul, "_onednn", never)
+    left, right, *_ = stacks()
+    matmul.product(left, right)
+    monkeypatch.setattr(matmul, "LARGE", 1)
+    matmul.product(left.double(), right.double())
+    with pytest.raises(AssertionError, match="of its own"):
+        matmul.product(left, right)
+
+
+@pytest.mark.parametrize("batch", [4, None])
+def test_a_run_so_is_the_run_of_the_reference_engine(one, batch):
+    def small(shape, outputs):
+        return nn.Sequential(nn.Linear(shape[0], 6), nn.ReLU(), nn.Linear(6, outputs))
+
+    def run(engine):
+        return (
+            fp.Experiment(
+                unlike_clients(),
+                small,
+                algorithm="qffl",
+                rounds=3,
+                solver=fp.Solver(lr=0.1, steps=3 if batch else 1, batch=batch),
+                engine=engine,
+            )
+            .run()
+            .model()
+            .parameters()
+        )
+
+    slow = run("loop")
+    assert not one
+    fast = run("vmap")
+    assert one
+    torch.testing.assert_close(list(fast), list(slow), rtol=1e-5, atol=1e-6)
