@@ -121,13 +121,15 @@ def test_parts_that_change_the_loss_are_lifted():
     assert Chain.of(setup("linear", "prox")) is not None
 
 
-@pytest.mark.parametrize("kind", [Classification, Regression])
-def test_a_slope_is_the_derivative_of_its_loss(kind):
+@pytest.mark.parametrize(
+    ("kind", "outputs"), [(Classification, 3), (Classification, 20), (Regression, 1)]
+)
+def test_a_slope_is_the_derivative_of_its_loss(kind, outputs):
     task = kind("linear")
     draw = torch.Generator().manual_seed(0)
-    output = torch.randn(5, 3 if kind is Classification else 1, generator=draw).double()
+    output = torch.randn(5, outputs, generator=draw).double()
     target = (
-        torch.randint(0, 3, (5,), generator=draw)
+        torch.randint(0, outputs, (5,), generator=draw)
         if kind is Classification
         else torch.randn(5, generator=draw).double()
     )

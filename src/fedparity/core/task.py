@@ -23,6 +23,9 @@ what a slope returns is scaled in place. A task with a slope takes outputs as th
 the losses beside it: their rows or their columns are contiguous, so reshape, do not view.
 """
 
+VECTOR = 16
+"""Classes below which torch takes them one by one, and turning outputs over is faster."""
+
 
 class Task:
     """A model factory with a loss.
@@ -75,7 +78,7 @@ class Classification(Task):
 
     def slope(self, output: Tensor, target: Tensor) -> Tensor:
         """Return the derivative of each loss in its output: softmax minus the label."""
-        found = output.mT.softmax(-2).mT if _by_class(output) else output.softmax(-1)
+        found = _softmax(output)
         label = target[..., None]
         return found.scatter_add_(-1, label, torch.full_like(label, -1, dtype=found.dtype))
 
@@ -135,6 +138,16 @@ def takes_any_layout(task: Task) -> bool:
     """Tell whether the task's metrics are written beside its slope, for outputs as they lie."""
     homes = (next(k for k in type(task).__mro__ if n in vars(k)) for n in ("losses", "metrics"))
     return slope_of(task) is not None and len(set(homes)) == 1
+
+
+def _softmax(output: Tensor) -> Tensor:
+    """Return the classes' shares, in the layout in which they are found fastest."""
+    if _by_class(output):
+        return output.mT.softmax(-2).mT
+    if output.shape[-1] >= VECTOR:
+        return output.softmax(-1)
+    laid = output.flatten(0, -2).mT.contiguous().softmax(0)
+    return laid.mT.view(output.shape)
 
 
 def _by_class(output: Tensor) -> bool:
