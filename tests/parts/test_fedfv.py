@@ -30,7 +30,7 @@ def step(part: FedFV, updates: Tensor, losses: tuple[float, ...], x: Tensor | No
 
 def projected(part: FedFV, updates: Tensor, losses: tuple[float, ...]) -> Tensor:
     script = Script([part], torch.zeros_like(updates[0]), n=[1] * len(updates))
-    gram = gram_matrix(updates.numpy(), np.dtype(np.float64))
+    gram = gram_matrix(updates.double().numpy())
     found = [
         part._internal(gram, one, torch.tensor(losses), script.context) for one in np.eye(len(gram))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +16,10 @@ from torch import Tensor
 from typing_extensions import Self
 
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
-from fedparity.core.products import (
-    Ids,
-    Kind,
-    Numbers,
-    Updates,
-    gram_matrix,
-    inner_products,
-    mixture,
-)
+from fedparity.core.products import Ids, Numbers, Updates, gram_matrix, inner_products, mixture
 from fedparity.core.seeds import generator
 
 Rows = npt.NDArray[np.bool_]
-WIDE = np.dtype(np.float64)
-LITTLE = 1e-2
-"""Length of what projections leave, to the updates' root mean square, below which float64 does."""
-
 CANCELLED = 5e-3
 """Square of a sum of updates, to their mean square, below which its digits are worth a pass."""
 
@@ -73,10 +61,7 @@ class FedFV(Part):
     its text and the authors' code keep them, and so do we. An average that vanishes, projected (all
     updates in conflict) or plain, leaves the model where it is; an update of zero is no target. The
     server works on the Gram matrix of the updates: projected updates are coefficients, in float64,
-    so the cost is one product of the updates with their transpose. The products themselves are
-    taken in the updates' own precision, block by block, and added up in float64: the rounding of a
-    float32 model is in a float32 update already, and is larger than that of its products. Where
-    updates cancel, or their squares leave the range of float32, the products are float64 as well.
+    so the cost is one product of the updates with their transpose.
 
     Examples
     --------
@@ -135,41 +120,29 @@ class FedFV(Part):
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"loss": c.loss})
 
-    @np.errstate(over="ignore", invalid="ignore")
     def combine(
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
         # Everything below is odd in the updates, so the sign of G = -D is left to the end: D is
         # projected as it is, and kept as it is.
-        m = len(deltas)
-        weights = sizes = _uniform(m)
-        if self.mean == "given":
-            weights = w.double().numpy()
-            sizes = np.abs(weights) * np.abs(weights).sum()
         updates = deltas.numpy()
-        for kind in _kinds(updates.dtype):
-            gram = gram_matrix(updates, kind)
-            squares = gram.diagonal()
-            most = math.sqrt(sizes @ squares)
-            if kind != WIDE and not (squares.min() > _least(kind) and most < math.inf):
-                continue
-            coefficients = self._internal(gram, weights, up["loss"], ctx)
-            direction = mixture(coefficients, updates, kind)
-            length = math.sqrt(direction @ direction)
-            if length > LITTLE * most:
-                break
-
+        weights = (w if self.mean == "given" else ctx.uniform).double().numpy()
+        gram = gram_matrix(updates)
+        direction = mixture(self._internal(gram, weights, up["loss"], ctx), updates)
         if ctx.round > self.tau > 0:
             self._external(direction, updates, s, ctx)
-            length = math.sqrt(direction @ direction)
+        length = math.sqrt(direction @ direction)
+
+        sizes = np.abs(weights)
+        most = math.sqrt(sizes.sum() * (sizes @ gram.diagonal()))
         square = float(weights @ gram @ weights)
         if square <= CANCELLED * most**2:
-            plain = mixture(weights, updates, WIDE)
+            plain = mixture(weights, updates)
             square = float(plain @ plain)
         # What is left of updates that cancel is rounding, of theirs or of the sum: rescaling would
         # make a step of it.
         wanted, least = math.sqrt(square), 16 * most
-        if length <= least * _rounding(updates.dtype) or wanted <= least * _rounding(WIDE):
+        if length <= least * _rounding(updates.dtype) or wanted <= least * _rounding(gram.dtype):
             return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
         direction *= wanted / length
         found = torch.from_numpy(direction.astype(updates.dtype, copy=False))
@@ -198,11 +171,10 @@ class FedFV(Part):
         for who, past in self._past(updates, s, ctx):
             if not who.any():
                 continue
-            products = inner_products(past, g)
-            rows = np.flatnonzero(who & (products < 0))
-            if not len(rows):
+            conflicting = who & (inner_products(past, g) < 0)
+            if not conflicting.any():
                 continue
-            total = mixture(np.ones(len(rows)), past, past.dtype, rows)
+            total = mixture(conflicting.astype(np.float64), past)
             if (against := float(g @ total)) < 0:
                 total *= against / float(total @ total)
                 g -= total
@@ -270,27 +242,7 @@ def project(gram: Numbers, targets: Ids) -> Numbers:
     return columns
 
 
-@functools.lru_cache(maxsize=16)
-def _uniform(m: int) -> Numbers:
-    """Return uniform weights, which nobody may change."""
-    found = np.full(m, 1 / m)
-    found.setflags(write=False)
-    return found
-
-
 @functools.cache
-def _kinds(kind: Kind) -> tuple[Kind, ...]:
-    """Return the precisions to try in turn: the updates' own, then float64."""
-    return tuple(dict.fromkeys((kind, WIDE)))
-
-
-@functools.cache
-def _least(kind: Kind) -> float:
-    """Return the square below which digits are lost in this type."""
-    return float(np.finfo(kind).tiny / np.finfo(kind).eps)
-
-
-@functools.cache
-def _rounding(kind: Kind) -> float:
+def _rounding(kind: np.dtype[np.floating[Any]]) -> float:
     """Return the relative rounding of this type."""
     return float(np.finfo(kind).eps)
