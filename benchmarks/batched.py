@@ -1,8 +1,8 @@
-"""The arithmetic of a round and nothing else: what is physically there to be had.
+"""The arithmetic of a round and nothing else, in torch's usual operations.
 
 The same forward pass, backward pass and SGD step as an engine's, on the same batches, written by
 hand for each kind of model. Cohort and batches are fixed beforehand: choosing them is no
-arithmetic. No method could be plugged in here; it is a bound, not an engine.
+arithmetic. No method could be plugged in here; it is a measure, not an engine.
 """
 
 from __future__ import annotations

@@ -32,8 +32,9 @@ AHEAD = ("flower", "flgo", "fedlab", "pfl", "fedjax")
 def measure(names: Sequence[str], repeats: int, say: Callable[[str], object] = print) -> Section:
     """Time every contestant on the workloads named, slow rounds last; say times as they are known.
 
-    One run does not tell all of the plain loop on mlp: on the same machine its two threads took
-    48 ms in some runs and 68 in others, minutes apart, for a reason that is not known.
+    One run does not tell all of the plain loop on mlp: on machines of one kind its two threads took
+    48 ms in some runs and 68 in others, minutes apart. In the latter a number took 170 ns from one
+    core to the other, as between two chips, and two threads were no faster than one.
     """
     title = "A round of FedAvg"
     text = (
@@ -41,9 +42,12 @@ def measure(names: Sequence[str], repeats: int, say: Callable[[str], object] = p
         "optimiser and a loop over clients. *Arithmetic* is the same forward pass, backward pass "
         "and SGD step written by hand as batched matrix products over the clients of the round "
         "(lin, mlp, device), client after client (silo) or client after client in channels-last "
-        "order (cnn), with batches fixed beforehand: what is physically there to be had. Both have "
-        "one thread inside an operation or two, whichever is faster. *GEMM bound* is what the "
-        "round's products alone would take at the speed of one large product with two threads."
+        "order (cnn), with batches fixed beforehand. Both have one thread inside an operation or "
+        "two, whichever is faster. *GEMM bound* is what the round's products alone would take at "
+        "the speed of one large product with two threads. These are torch's usual operations, and "
+        "ours may take less: the softmax of few classes is taken class by class, and on AMD's "
+        "processors from Zen 5 on, large products of linear layers go to oneDNN, which torch "
+        "brings too and which is about twice as fast there as MKL."
     )
     header = ("workload", "auto", "plain loop", HAND, "GEMM bound")
     section = Section(title, text, header)
