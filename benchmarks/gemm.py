@@ -1,4 +1,4 @@
-"""The matrix products of a round at the speed of one large product: below this nobody gets."""
+"""The matrix products of a round at the speed of one large product of torch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What methods cost on top of FedAvg, whose mathematics needs no extra pass over data."""
+"""What methods cost on top of FedAvg and the loss pass they ask for, if any."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ METHODS: dict[str, Literal["loss", "validation_loss"] | None] = {
 }
 """Methods, and the loss each asks clients for."""
 COST = 1.15
+"""Times FedAvg's round plus the loss pass that a round may take.
+
+Not times FedAvg's alone: what a method adds is to be little beside what its round has to do, and
+a faster FedAvg is no slower method.
+"""
 MORE = {"lin": 150, "mlp": 30}
 """Times the repeats of other sections, a round each: what is compared differs by little."""
 CLIENTS, PARAMETERS = 100, 1_000_000

@@ -33,8 +33,8 @@ def measure(names: Sequence[str], repeats: int, say: Callable[[str], object] = p
     """Time every contestant on the workloads named, slow rounds last; say times as they are known.
 
     One run does not tell all of the plain loop on mlp: on machines of one kind its two threads took
-    48 ms in some runs and 68 in others, minutes apart. In the latter a number took 170 ns from one
-    core to the other, as between two chips, and two threads were no faster than one.
+    48 ms in some runs and 68 in others, minutes apart. In the latter a cache line took 170 ns from
+    one core to the other, as between two chips, and two threads were no faster than one.
     """
     title = "A round of FedAvg"
     text = (

@@ -147,6 +147,23 @@ def test_a_slope_is_the_derivative_of_its_loss(kind, outputs):
         torch.testing.assert_close(found, along, rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("classes", [2, 10, 16, 40])
+@pytest.mark.parametrize("batch", [1, 12, 16, 37])
+def test_a_slope_of_any_layout_is_that_of_float64(classes, batch):
+    task, draw = Classification("linear"), torch.Generator().manual_seed(0)
+    output = torch.randn(3, batch, classes, generator=draw)
+    target = torch.randint(0, classes, (3, batch), generator=draw)
+    wanted = output.double().softmax(-1) - torch.nn.functional.one_hot(target, classes)
+    for laid in (output, output.mT.contiguous().mT):
+        kept = laid.clone()
+        found = task.slope(laid, target)
+        torch.testing.assert_close(found.double(), wanted, rtol=0, atol=1e-6)
+        found.mul_(2)
+        assert torch.equal(laid, kept)
+    alone = task.slope(output[0, 0], target[0, 0])
+    torch.testing.assert_close(alone.double(), wanted[0, 0], rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("classes", [2, 3, 40])
 def test_outputs_that_lie_class_by_class_have_the_same_losses_and_metrics(classes):
     task, draw = Classification("linear"), torch.Generator().manual_seed(0)

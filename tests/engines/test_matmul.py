@@ -15,16 +15,19 @@ def plain(left, right, *_):
 
 @pytest.fixture(params=["onednn", "plain"])
 def one(request, monkeypatch):
-    """Make every product one of a client's own, by oneDNN if it is there; return its calls."""
-    by = matmul._onednn() if request.param == "onednn" else plain
+    """Make every product one of a client's own, and return the list of calls."""
+    by = matmul.onednn() if request.param == "onednn" else plain
+    if by is None:
+        pytest.skip("no oneDNN in this torch")
     calls = []
 
     def watched(left, right, *rest):
         calls.append((tuple(left.shape), tuple(right.shape)))
-        return (by or plain)(left, right, *rest)
+        return by(left, right, *rest)
 
     monkeypatch.setattr(matmul, "LARGE", 1)
-    monkeypatch.setattr(matmul, "_onednn", lambda: watched)
+    monkeypatch.setattr(matmul, "faster", lambda: True)
+    monkeypatch.setattr(matmul, "onednn", lambda: watched)
     return calls
 
 
@@ -60,17 +63,66 @@ def test_what_all_share_is_left_as_it_is(one):
     torch.testing.assert_close(room, before + left @ right.mT)
 
 
-def test_small_products_and_those_of_float64_are_taken_at_once(monkeypatch):
+def test_small_products_those_of_float64_and_other_processors_are_taken_at_once(monkeypatch):
     def never():
         raise AssertionError("a call of its own")
 
-    monkeypatch.setattr(matmul, "_onednn", never)
+    monkeypatch.setattr(matmul, "faster", lambda: True)
+    monkeypatch.setattr(matmul, "onednn", never)
     left, right, *_ = stacks()
     matmul.product(left, right)
     monkeypatch.setattr(matmul, "LARGE", 1)
     matmul.product(left.double(), right.double())
     with pytest.raises(AssertionError, match="of its own"):
         matmul.product(left, right)
+    monkeypatch.setattr(matmul, "faster", lambda: False)
+    matmul.product(left, right)
+
+
+ZEN_5 = {"sse4a": True, "avx_vnni": True, "avx512_f": True, "cpu_name": "AMD"}
+
+
+@pytest.mark.parametrize(
+    ("capable", "wanted"),
+    [
+        (ZEN_5, True),
+        (ZEN_5 | {"avx_vnni": False}, False),  # Zen 4
+        (ZEN_5 | {"avx512_f": False}, False),
+        ({"avx_vnni": True, "avx512_f": True}, False),  # Intel's
+        ({}, False),
+    ],
+)
+def test_it_is_faster_from_zen_5_on(monkeypatch, capable, wanted):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capable, raising=False)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    assert matmul.faster.__wrapped__() is wanted
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    assert not matmul.faster.__wrapped__()
+
+
+class Operation:
+    def __init__(self, found):
+        self._linear_pointwise = self
+        self.default = lambda left, right, *_: found(left, right)
+
+
+def no_such(left, right):
+    raise RuntimeError("no such operation")
+
+
+@pytest.mark.parametrize(
+    ("found", "there"),
+    [(plain, True), (lambda left, right: left @ right.mT + 1, False), (no_such, False)],
+)
+@pytest.mark.parametrize("default", [torch.float32, torch.float64])
+def test_an_operation_that_is_missing_or_wrong_is_not_taken(monkeypatch, found, there, default):
+    monkeypatch.setattr(torch.ops, "mkldnn", Operation(found))
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        assert (matmul.onednn.__wrapped__() is not None) is there
+    finally:
+        torch.set_default_dtype(before)
 
 
 @pytest.mark.parametrize("batch", [4, None])

@@ -30,7 +30,7 @@ def step(part: FedFV, updates: Tensor, losses: tuple[float, ...], x: Tensor | No
 
 def projected(part: FedFV, updates: Tensor, losses: tuple[float, ...]) -> Tensor:
     script = Script([part], torch.zeros_like(updates[0]), n=[1] * len(updates))
-    gram = gram_matrix(updates.double().numpy())
+    gram = gram_matrix(updates.numpy())
     found = [
         part._internal(gram, one, torch.tensor(losses), script.context) for one in np.eye(len(gram))
     ]
@@ -359,6 +359,21 @@ def test_many_updates_along_one_line_leave_the_model_where_it_is(dtype, m):
     updates = (lengths[:, None] * line).to(dtype)
     found = step(FedFV(alpha=0, tau=0), updates, tuple(float(k) for k in range(m)))
     assert torch.equal(found, torch.zeros_like(updates[0]))
+
+
+def test_a_past_update_as_good_as_zero_is_no_target():
+    script = Script([FedFV(alpha=1, tau=1)], vector(0, 0), n=[1, 1], cohort=1)
+    script.play(-matrix((1e-170, 0)), clients=[0], loss=[1.0])
+    before = script.server.x
+    after = script.play(-matrix((-1, 1)), clients=[1], loss=[1.0])
+    torch.testing.assert_close(before - after, vector(-1, 1))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("dtype", "huge"), [(torch.float32, 3e38), (torch.float64, 1e200)])
+def test_updates_beyond_all_bounds_are_averaged_without_a_word_of_numpy(dtype, huge):
+    updates = huge * torch.tensor([[1.0, 0.0], [-1.0, 0.5], [0.2, -1.0]], dtype=dtype)
+    step(FedFV(alpha=0, tau=0, mean="given"), updates, LOSSES)
 
 
 def test_opposite_updates_of_the_past_that_cancel_change_nothing():

@@ -2,7 +2,9 @@
 
 Updates are read a block of columns at a time, by all cores, and the blocks' terms are added up in
 one order: in a run, whose operations have one thread each, the number of cores does not show in the
-sum. Numpy's ``dot`` is taken, and not its operator, which keeps other workers waiting.
+sum (of runs side by side, in that of the first). Numpy's ``dot`` is taken, and not its operator:
+that holds Python's lock where the result is small, however large the operands, and other workers
+would wait.
 """
 
 from __future__ import annotations

@@ -24,7 +24,10 @@ the losses beside it: their rows or their columns are contiguous, so reshape, do
 """
 
 VECTOR = 16
-"""Classes below which torch takes them one by one, and turning outputs over is faster."""
+"""Numbers that torch's softmax takes at once, along its dimension or beside it: fewer, one by one.
+
+So many are the float32 numbers of AVX-512, the widest there is.
+"""
 
 
 class Task:
@@ -141,20 +144,18 @@ def takes_any_layout(task: Task) -> bool:
 
 
 def _softmax(output: Tensor) -> Tensor:
-    """Return the classes' shares, in the layout in which they are found fastest."""
-    if _by_class(output):
+    """Return the classes' probabilities, in the layout in which they are found fastest."""
+    if _by_class(output) and output.shape[-2] >= VECTOR:
         return output.mT.softmax(-2).mT
-    if output.shape[-1] >= VECTOR:
+    classes = output.shape[-1]
+    if classes >= VECTOR:
         return output.softmax(-1)
-    laid = output.flatten(0, -2).mT.contiguous().softmax(0)
-    return laid.mT.view(output.shape)
+    laid = output.movedim(-1, 0).reshape(classes, -1).softmax(0)
+    return laid.view(classes, *output.shape[:-1]).movedim(0, -1)
 
 
 def _by_class(output: Tensor) -> bool:
-    """Tell whether outputs lie class by class: torch would copy them, and be slow on few classes.
-
-    Along examples it takes a vector of them at a time, along few classes one number.
-    """
+    """Tell whether outputs lie class by class, so that torch would copy them for other work."""
     return output.dim() > 1 and not output.is_contiguous() and output.mT.is_contiguous()
 
 

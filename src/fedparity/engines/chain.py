@@ -1,9 +1,9 @@
 r"""A chain of linear layers and activations: batched matrix products, written out.
 
 Such models (linear, mlp, and a user's own of the same kind) are the ones for which stacking pays
-most and for which lifting and recording cost most: a batched matrix product a layer and direction
-is all there is to do. With :math:`X` what a layer reads and :math:`G` the slope of the losses in
-what it gives,
+most and for which lifting and recording cost most: one product of matrices a layer, a direction and
+a client is all there is to do. With :math:`X` what a layer reads and :math:`G` the slope of the
+losses in what it gives,
 
 .. math:: \nabla W = G^\top X, \qquad \nabla b = G^\top 1, \qquad G \leftarrow G W
 

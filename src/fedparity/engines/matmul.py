@@ -1,16 +1,17 @@
-r"""Matrix products of a stack of clients, by the library that is faster on this processor.
+"""Matrix products of a stack of clients, by the library that is faster on this processor.
 
 Torch multiplies float32 matrices with MKL, which on processors of AMD stays with AVX2. oneDNN,
-which torch also brings and uses for convolutions, takes AVX-512: half the time from Zen 5 on, where
-registers of that width are computed in one piece. It has no batched product of float32 in torch,
+which torch also brings and uses for convolutions, takes AVX-512: half the time on Zen 5, whose
+servers compute registers of that width in one piece. It has no batched product of float32 in torch,
 and a call costs ten microseconds, so only large products go to it, client by client. Which those
 are depends on their shape and on the processor, never on a clock: a run can be repeated to the bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,20 +49,24 @@ def plus_product(start: Tensor, left: Tensor, right: Tensor, alpha: float, out: 
 def _worth_a_call(left: Tensor, right: Tensor) -> Callable[..., Tensor] | None:
     """Return what multiplies one client's matrices, if that is better than all at once."""
     large = left.shape[1] * left.shape[2] * right.shape[1] >= LARGE
-    return _onednn() if large and left.dtype is torch.float32 else None
+    return onednn() if large and left.dtype is torch.float32 and faster() else None
 
 
 @cache
-def _onednn() -> Callable[..., Tensor] | None:
-    """Return oneDNN's product if it is there, works, and beats what torch would take."""
-    capable: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
-    mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+def faster() -> bool:
+    """Tell whether this is a processor on which oneDNN's products are faster than torch's."""
+    capable: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     # Only AMD has sse4a; with it, avx_vnni came with Zen 5.
-    if not (mkl and all(map(capable.get, ("sse4a", "avx_vnni", "avx512_f")))):
-        return None
-    left, right = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(4, 3)
+    return mkl and all(map(capable.get, ("sse4a", "avx_vnni", "avx512_f")))
+
+
+@cache
+def onednn() -> Callable[..., Tensor] | None:
+    """Return oneDNN's product if this torch has it, and it is right."""
+    some = torch.arange(6, dtype=torch.float32).view(2, 3)
     try:
         linear: Callable[..., Tensor] = torch.ops.mkldnn._linear_pointwise.default
-        return linear if torch.equal(linear(left, right, *REST), left @ right.mT) else None
-    except (AttributeError, RuntimeError, TypeError):  # another torch, without it
+        return linear if torch.equal(linear(some, some, *REST), some @ some.mT) else None
+    except (AttributeError, RuntimeError, TypeError):  # no such operation, or another one
         return None

@@ -20,8 +20,11 @@ from fedparity.core.products import Ids, Numbers, Updates, gram_matrix, inner_pr
 from fedparity.core.seeds import generator
 
 Rows = npt.NDArray[np.bool_]
-CANCELLED = 5e-3
-"""Square of a sum of updates, to their mean square, below which its digits are worth a pass."""
+CANCELLED = 1e-4
+"""Square of a sum of updates, to their mean square, below which its digits are worth a pass.
+
+Above, it has twelve digits of the Gram matrix's sixteen.
+"""
 
 TINY = float(np.finfo(np.float64).tiny)
 """Square of an update that is as good as zero, for one over less is infinite."""
@@ -120,6 +123,7 @@ class FedFV(Part):
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(delta, {"loss": c.loss})
 
+    @np.errstate(over="ignore", invalid="ignore")
     def combine(
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
@@ -141,8 +145,8 @@ class FedFV(Part):
             square = float(plain @ plain)
         # What is left of updates that cancel is rounding, of theirs or of the sum: rescaling would
         # make a step of it.
-        wanted, least = math.sqrt(square), 16 * most
-        if length <= least * _rounding(updates.dtype) or wanted <= least * _rounding(gram.dtype):
+        wanted, scale = math.sqrt(square), 16 * most
+        if length <= scale * _rounding(updates.dtype) or wanted <= scale * _rounding(gram.dtype):
             return torch.zeros_like(deltas[0]), self._remember(deltas, s, ctx)
         direction *= wanted / length
         found = torch.from_numpy(direction.astype(updates.dtype, copy=False))
@@ -175,8 +179,9 @@ class FedFV(Part):
             if not conflicting.any():
                 continue
             total = mixture(conflicting.astype(np.float64), past)
-            if (against := float(g @ total)) < 0:
-                total *= against / float(total @ total)
+            against, square = float(g @ total), float(total @ total)
+            if against < 0 and square > TINY:
+                total *= against / square
                 g -= total
 
     def _past(self, updates: Updates, s: Tensors, ctx: Context) -> Iterator[tuple[Rows, Updates]]:
