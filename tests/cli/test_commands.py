@@ -227,7 +227,7 @@ def test_a_comparison_goes_on_where_it_was_left(cli):
 
 
 def test_ctrl_c_saves_and_tells_how_to_go_on(tmp_path):
-    command = [sys.executable, "-c", "from fedparity.cli import main; main()", "run", *DIGITS]
+    command = [sys.executable, "-m", "fedparity", "run", *DIGITS]
     command += ["--rounds", "1000000", "--lstar", "none", "--out", "run"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         try:
