@@ -32,9 +32,9 @@ AHEAD = ("flower", "flgo", "fedlab", "pfl", "fedjax")
 def measure(names: Sequence[str], repeats: int, say: Callable[[str], object] = print) -> Section:
     """Time every contestant on the workloads named, slow rounds last; say times as they are known.
 
-    One run does not tell all of the plain loop on mlp: on machines of one kind its two threads took
-    48 ms in some runs and 68 in others, minutes apart. In the latter a cache line took 170 ns from
-    one core to the other, as between two chips, and two threads were no faster than one.
+    One run does not tell all of the plain loop on mlp: on one machine its two threads took 48 ms in
+    some runs and 68 in others, minutes apart. In the former a cache line took 46 ns from one core
+    to the other, in the latter 170, as between two chips: where the host puts its cores decides.
     """
     title = "A round of FedAvg"
     text = (
