@@ -8,7 +8,6 @@ from torch import nn
 
 import fedparity as fp
 from fedparity.core.client import Down, train
-from fedparity.core.crew import Crew
 from fedparity.core.layout import Layout
 from fedparity.engines import single
 from fedparity.engines.desk import Desk, suits_channels_last
@@ -69,20 +68,6 @@ def test_all_work_on_a_client_that_has_most_of_the_data(setup):
     assert engine._together(np.arange(3))
     assert not engine._together(np.array([1, 1]))
     engine.close()
-
-
-def test_a_crew_returns_work_in_order_and_hands_out_each_desk_once():
-    crew = Crew(["a", "b"])
-    held = set()
-
-    def one(piece, desk):
-        assert desk not in held
-        held.add(desk)
-        held.discard(desk)
-        return piece * piece
-
-    assert crew.run(20, one) == [n * n for n in range(20)]
-    crew.close()
 
 
 def test_convolutions_channels_last_give_what_they_gave():

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
 import numpy as np
 import pytest
 import torch
 from nets import smooth
 
 import fedparity as fp
-from fedparity.core.crew import HELD, Crew
 from fedparity.engines import full
 from fedparity.engines import setup as engine_setup
 from fedparity.engines.full import FullBatches, reads_in_place
@@ -159,39 +155,3 @@ def test_stacks_are_for_small_full_batches_of_like_sizes(federation, monkeypatch
 )
 def test_only_chains_and_full_batches_are_read_in_place(federation, model, solver):
     assert not reads_in_place(fp.Experiment(federation, model, solver=solver, lstar="none").setup)
-
-
-def test_a_crew_streams_in_order_with_few_pieces_ahead():
-    crew, begun = Crew(["a", "b"]), []
-
-    def one(piece, desk):
-        begun.append(piece)
-        return piece
-
-    for piece, found in enumerate(crew.stream(50, one)):
-        assert found == piece
-        assert len(begun) <= piece + 1 + 2 * HELD
-    crew.close()
-    assert sorted(begun) == list(range(50))
-
-
-def test_a_piece_that_fails_stops_those_behind_it():
-    crew, begun = Crew(["a", "b"]), []
-
-    def one(piece, desk):
-        begun.append(piece)
-        if piece == 0:
-            raise ValueError("no")
-        time.sleep(0.02)
-
-    with pytest.raises(ValueError, match="no"):
-        list(crew.stream(50, one))
-    crew.close()
-    assert len(begun) < 2 * HELD + 2
-
-
-def test_a_crew_of_one_keeps_nobody_waiting():
-    alone, both = Crew([None]), Crew(["a", "b"])
-    meeting = threading.Barrier(2, timeout=20)
-    both.run(2, lambda piece, desk: alone.run(1, lambda *_: meeting.wait()))
-    both.close()

@@ -7,7 +7,7 @@ import queue
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import torch
@@ -26,10 +26,11 @@ def cores() -> int:
 
 
 class Crew(Generic[D]):
-    """As many workers as desks; one desk needs no thread.
+    """As many workers as desks: whoever calls is one, and the others are threads.
 
-    A worker has one thread inside an operation, so that what it computes does not depend on how
-    many others there are.
+    A caller who only waited would leave a core that it holds already, and two threads that wake at
+    once may share the other one for a while. A worker has one thread inside an operation, so that
+    what it computes does not depend on how many others there are.
     """
 
     def __init__(self, desks: Sequence[D]) -> None:
@@ -37,39 +38,54 @@ class Crew(Generic[D]):
         for desk in desks:
             self._free.put(desk)
         self.size, self._first = len(desks), desks[0]
-        # A thread that never asked for its number of threads would take that of the workers.
-        torch.get_num_threads()
-        self._pool = (
-            ThreadPoolExecutor(self.size, initializer=torch.set_num_threads, initargs=(1,))
-            if self.size > 1
-            else None
-        )
+        torch.get_num_threads()  # or whoever calls would take the number of the workers
+        self._pool = ThreadPoolExecutor(self.size - 1, initializer=_begin) if desks[1:] else None
 
     def run(self, count: int, one: Callable[[int, D], T]) -> list[T]:
         """Return ``one(piece, desk)`` of every piece of work, in order."""
-        if self._pool is None or count < 2:
-            return [self._at_desk(one, piece) for piece in range(count)]
-        return list(self._pool.map(partial(self._at_desk, one), range(count)))
+        return list(self._done(count, one, count))
 
     def stream(self, count: int, one: Callable[[int, D], T]) -> Iterator[T]:
         """Yield what :meth:`run` returns, with few pieces in memory at once."""
+        return self._done(count, one, HELD * self.size)
+
+    def _done(self, count: int, one: Callable[[int, D], T], held: int) -> Iterator[T]:
+        """Yield the pieces in order; those ahead are begun, as many as may be held."""
         if self._pool is None or count < 2:
             yield from (self._at_desk(one, piece) for piece in range(count))
             return
+        left: deque[tuple[int, Future[T]]] = deque()
         ahead: deque[Future[T]] = deque()
+
+        def next_piece() -> bool:
+            """Do the first piece that nobody has begun; tell whether there was one."""
+            try:
+                piece, future = left.popleft()
+            except IndexError:
+                return False
+            try:
+                future.set_result(self._at_desk(one, piece))
+            except BaseException as error:
+                future.set_exception(error)
+            return True
+
         try:
             for piece in range(count):
-                if len(ahead) == HELD * self.size:
-                    yield self._wait(ahead)
-                ahead.append(self._pool.submit(self._at_desk, one, piece))
+                if len(ahead) == held:
+                    yield self._wait(ahead, next_piece)
+                ahead.append(Future())
+                left.append((piece, ahead[-1]))
+                self._pool.submit(next_piece)
             while ahead:
-                yield self._wait(ahead)
+                yield self._wait(ahead, next_piece)
         finally:
-            for future in ahead:
-                future.cancel()
+            left.clear()
 
-    def _wait(self, ahead: deque[Future[T]]) -> T:
-        """Return the next piece; a name of its own to be watched by."""
+    def _wait(self, ahead: deque[Future[T]], next_piece: Callable[[], bool]) -> T:
+        """Return the next result, and work meanwhile; a name of its own to be watched by."""
+        with _one_thread():
+            while not ahead[0].done() and next_piece():
+                pass
         return ahead.popleft().result()
 
     def _at_desk(self, one: Callable[[int, D], T], piece: int) -> T:
@@ -85,3 +101,26 @@ class Crew(Generic[D]):
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def _begin() -> None:
+    """Give a new thread its number of threads inside an operation.
+
+    One that has not asked for its number takes what any other was given last.
+    """
+    torch.get_num_threads()
+    torch.set_num_threads(1)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let the operations of whoever calls have one thread, as those of other workers have."""
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -54,7 +54,6 @@ FIXED: tuple[Place, ...] = (
     (client, "probe", CLIENT),
     (torch.autograd, "backward", BACKWARD),
     (torch.autograd, "grad", BACKWARD),
-    (Crew, "run", None),
     (Crew, "_wait", None),
     (Chain, "_forward", FORWARD),
     (Chain, "gradient", BACKWARD),
