@@ -24,6 +24,8 @@ from fedparity.core.solver import Solver
 Tree = Mapping[str, Any]
 Named = dict[str, dict[str, Tensor]]
 """Tensors by part, then by name."""
+Facts = Callable[[], dict[str, Tensor]]
+"""What was measured, to be asked for as late as may be: it may be under way beside training."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Lane(Protocol):
     def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function of one client's tensors as a function of the lane's."""
 
-    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
-        """Measure what parts read where local training starts."""
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Facts:
+        """Measure what parts read where local training starts, or let it begin."""
 
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
         """Return the mean training loss at each client's own parameters."""
@@ -138,14 +140,15 @@ def _view(
         steps=tree["steps"],
         seed=tree["seed"],
         purpose=f"{part.name}.{hook}",
-        **tree["facts"],
+        facts=tree["facts"],
         **more,
     )
 
 
 def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     """Measure where training would start; nothing is trained and no state changes."""
-    tree, _ = _begin(lane, down, buffers, state, lane.algorithm.probe_reads)
+    tree, anchor = _begin(lane, down, state)
+    tree = _settled({**tree, "facts": lane.facts(anchor, buffers, lane.algorithm.probe_reads)})
 
     def measure(tree: Tree) -> Named:
         return {p.name: dict(p.measure(c)) for p, c in views(lane, "measure", tree, down)}
@@ -156,17 +159,21 @@ def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
 def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     """Run one client's part of a round: start, local steps, finish."""
     algorithm, solver = lane.algorithm, lane.solver
-    tree, anchor = _begin(lane, down, buffers, state, algorithm.train_reads)
+    tree, anchor = _begin(lane, down, state)
+    tree = {**tree, "facts": lane.facts(anchor, buffers, algorithm.train_reads)}
+    plain = solver.plain and all(part.scales for part in algorithm.having("grad"))
+    if not plain or algorithm.having("loss") or algorithm.having("second"):
+        tree = _settled(tree)
     lane.begin(anchor, buffers)
     steps = lane.longest if algorithm.trains else 0
     end: Callable[[], Tensor]
-    if solver.plain and all(part.scales for part in algorithm.having("grad")):
+    if plain:
         first = _plain_steps(lane, steps, tree, down, anchor)
         delta, end = lane.update(), lane.stand
     else:
         y, first = _steps(lane, steps, tree, down, anchor)
         delta, end = y - anchor, lambda: y
-    ended = lane.end()
+    ended, tree = lane.end(), _settled(tree)
 
     if not algorithm.having("finish"):
         return Up({}, delta, ended, state)
@@ -190,7 +197,7 @@ def _plain_steps(lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor)
     if scaling := lane.algorithm.having("grad"):
         found = partial(_factor, lane, down)
         as_is = all(is_stacked(part.factor) for part in scaling)
-        factor = (found if as_is else lane.lift(found))(tree)
+        factor = found(tree) if as_is else lane.lift(found)(_settled(tree))
     for step in range(steps):
         lane.descend(step, tree, down, factor)
         if step == 0 and "first" in lane.algorithm.train_reads:
@@ -231,15 +238,18 @@ def personal(lane: Lane, down: Down, state: Named) -> Tensor:
     return result
 
 
-def _begin(
-    lane: Lane, down: Down, buffers: Tensor, state: Named, reads: frozenset[Fact]
-) -> tuple[Tree, Tensor]:
+def _begin(lane: Lane, down: Down, state: Named) -> tuple[Tree, Tensor]:
     """Return what is known before the first step, and where it is taken."""
     tree, y = _tree(lane, down, state), lane.spread(down.x)
     if lane.algorithm.having("start"):
         y = lane.lift(lambda tree, y: _start(lane, tree, down, y))(tree, y)
         tree = {**tree, "anchor": y}
-    return {**tree, "facts": lane.facts(y, buffers, reads)}, y
+    return tree, y
+
+
+def _settled(tree: Tree) -> Tree:
+    """Return the tree with what was measured in it, and not still under way."""
+    return {**tree, "facts": tree["facts"]()} if callable(tree["facts"]) else tree
 
 
 def _tree(lane: Lane, down: Down, state: Named) -> Tree:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Generic, TypeVar
 
 import torch
@@ -43,50 +44,30 @@ class Crew(Generic[D]):
 
     def run(self, count: int, one: Callable[[int, D], T]) -> list[T]:
         """Return ``one(piece, desk)`` of every piece of work, in order."""
-        return list(self._done(count, one, count))
+        return self.begin(count, one)()
+
+    def begin(self, count: int, one: Callable[[int, D], T]) -> Callable[[], list[T]]:
+        """Let the others begin, and return what does the rest and returns what :meth:`run` does."""
+        if self._pool is None or count < 2:
+            return lambda: [self._at_desk(one, piece) for piece in range(count)]
+        job = Job(partial(self._at_desk, one))
+        for piece in range(count):
+            job.hand_out(piece, self._pool)
+        return lambda: list(job.results())
 
     def stream(self, count: int, one: Callable[[int, D], T]) -> Iterator[T]:
         """Yield what :meth:`run` returns, with few pieces in memory at once."""
-        return self._done(count, one, HELD * self.size)
-
-    def _done(self, count: int, one: Callable[[int, D], T], held: int) -> Iterator[T]:
-        """Yield the pieces in order; those ahead are begun, as many as may be held."""
         if self._pool is None or count < 2:
             yield from (self._at_desk(one, piece) for piece in range(count))
             return
-        left: deque[tuple[int, Future[T]]] = deque()
-        ahead: deque[Future[T]] = deque()
-
-        def next_piece() -> bool:
-            """Do the first piece that nobody has begun; tell whether there was one."""
-            try:
-                piece, future = left.popleft()
-            except IndexError:
-                return False
-            try:
-                future.set_result(self._at_desk(one, piece))
-            except BaseException as error:
-                future.set_exception(error)
-            return True
-
-        try:
-            for piece in range(count):
-                if len(ahead) == held:
-                    yield self._wait(ahead, next_piece)
-                ahead.append(Future())
-                left.append((piece, ahead[-1]))
-                self._pool.submit(next_piece)
-            while ahead:
-                yield self._wait(ahead, next_piece)
-        finally:
-            left.clear()
-
-    def _wait(self, ahead: deque[Future[T]], next_piece: Callable[[], bool]) -> T:
-        """Return the next result, and work meanwhile; a name of its own to be watched by."""
-        with _one_thread():
-            while not ahead[0].done() and next_piece():
-                pass
-        return ahead.popleft().result()
+        job = Job(partial(self._at_desk, one))
+        first = min(count, HELD * self.size)
+        for piece in range(first):
+            job.hand_out(piece, self._pool)
+        for piece, found in enumerate(job.results(), first):
+            if piece < count:
+                job.hand_out(piece, self._pool)
+            yield found
 
     def _at_desk(self, one: Callable[[int, D], T], piece: int) -> T:
         if self._pool is None:  # its desk is that of whoever calls, who may be several
@@ -101,6 +82,48 @@ class Crew(Generic[D]):
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+class Job(Generic[T]):
+    """Pieces of work handed out, and their results in order."""
+
+    def __init__(self, do: Callable[[int], T]) -> None:
+        self._do = do
+        self._left: deque[tuple[int, Future[T]]] = deque()
+        self._ahead: deque[Future[T]] = deque()
+
+    def hand_out(self, piece: int, pool: ThreadPoolExecutor) -> None:
+        """Let the pool have a piece, unless whoever waits for it is there first."""
+        self._ahead.append(Future())
+        self._left.append((piece, self._ahead[-1]))
+        pool.submit(self._next)
+
+    def results(self) -> Iterator[T]:
+        """Yield what pieces gave; after one that fails, those behind it are not begun."""
+        try:
+            while self._ahead:
+                yield self._wait()
+        finally:
+            self._left.clear()
+
+    def _wait(self) -> T:
+        """Return the next result, and work meanwhile; a name of its own to be watched by."""
+        with _one_thread():
+            while not self._ahead[0].done() and self._next():
+                pass
+        return self._ahead.popleft().result()
+
+    def _next(self) -> bool:
+        """Do the first piece that nobody has begun; tell whether there was one."""
+        try:
+            piece, future = self._left.popleft()
+        except IndexError:
+            return False
+        try:
+            future.set_result(self._do(piece))
+        except BaseException as error:
+            future.set_exception(error)
+        return True
 
 
 def _begin() -> None:

@@ -21,9 +21,9 @@ def mixes_examples(module: nn.Module) -> bool:
     return any(isinstance(layer, _NormBase) for layer in module.modules())
 
 
-def block_rows(x: Tensor, numbers: int = BLOCK) -> int:
+def block_rows(x: Tensor, numbers: int = BLOCK, most: int = 8192) -> int:
     """Return how many of these examples make a block of so many input numbers."""
-    return max(64, min(8192, numbers // max(1, x[0].numel())))
+    return max(64, min(most, numbers // max(1, x[0].numel())))
 
 
 def blocks(x: Tensor) -> list[slice]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedparity.core import client as client_side
-from fedparity.core.client import Down, Lane, Tree
+from fedparity.core.client import Down, Facts, Lane, Tree
 from fedparity.core.crew import Crew
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
@@ -176,10 +176,10 @@ class OneClient(Lane):
             found[start:] = self.layout.join(grads, torch.Size())
         return found
 
-    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Facts:
         found: dict[str, Tensor] = {}
         if not reads:
-            return found
+            return lambda: found
         self.desk.place(y)
         self.desk.place_buffers(buffers)
         if "loss" in reads:
@@ -193,7 +193,7 @@ class OneClient(Lane):
             found["lstar"] = known_lstar(self.setup)[self.client]
         if "grad" in reads:
             found["grad"] = self._full_gradient()
-        return found
+        return lambda: found
 
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
         self.desk.place(y)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from fedparity.core import client as client_side
-from fedparity.core.client import Down, Lane, Tree
+from fedparity.core.client import Down, Facts, Lane, Tree
 from fedparity.core.crew import Crew
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
@@ -63,7 +63,7 @@ class Stack(Lane):
         setup: Setup,
         down: Down,
         clients: Ids,
-        facts: dict[str, Tensor] | None = None,
+        facts: Facts | None = None,
         chain: Chain | None = None,
         work: Work | None = None,
     ) -> None:
@@ -270,16 +270,19 @@ class Stack(Lane):
         flat = self.setup.task.losses(output.flatten(0, 1), target.flatten(0, 1))
         return flat.view(target.shape[:2])
 
-    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Facts:
         if not reads:
-            return {}
+            return dict
+        more: dict[str, Tensor] = {}
         buffers = buffers.expand(len(self.clients), -1)
-        found = self._own_facts(y, buffers, reads) if self._facts is None else dict(self._facts)
+        if self._facts is None:
+            more |= self._own_facts(y, buffers, reads)
         if "lstar" in reads:
-            found["lstar"] = known_lstar(self.setup)[torch.from_numpy(self.clients)]
+            more["lstar"] = known_lstar(self.setup)[torch.from_numpy(self.clients)]
         if "grad" in reads:
-            found["grad"] = self._full_gradient(y, buffers)
-        return found
+            more["grad"] = self._full_gradient(y, buffers)
+        pooled = self._facts
+        return lambda: more if pooled is None else {**pooled(), **more}
 
     def _own_facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
         """Measure losses where clients do not all start from the same parameters and buffers."""

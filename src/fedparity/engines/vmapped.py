@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from fedparity.core import client as client_side
-from fedparity.core.client import Down, Named, Up
+from fedparity.core.client import Down, Facts, Named, Up
 from fedparity.core.crew import Crew, cores
 from fedparity.data import Split
+from fedparity.engines import pooled
 from fedparity.engines.batches import Batches, Group
 from fedparity.engines.blame import blame
 from fedparity.engines.chain import Chain, Standing
-from fedparity.engines.evaluation import Values, block_rows, losses_block
+from fedparity.engines.evaluation import Values
 from fedparity.engines.full import FullBatches, reads_in_place
-from fedparity.engines.judging import judged
 from fedparity.engines.setup import FILLS_A_CORE, Engine, Ids, Setup, join, rows_of
 from fedparity.engines.slotted import Slotted
 from fedparity.engines.stack import Stack, Work
@@ -37,9 +37,6 @@ PLANNED = 1 << 20
 
 VIEWS = 1 << 12
 """Steps, or slots, of all chunks up to which they are laid out at once: each is a view or two."""
-
-SHARE = 1 << 19
-"""Input numbers of a block of the loss pass: a cohort has little, and every worker wants some."""
 
 
 class VmapEngine(Engine):
@@ -61,13 +58,13 @@ class VmapEngine(Engine):
         )
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
-        facts = self._facts(down, clients, buffers)
+        facts = self.facts(down, clients, buffers)
         order = self._order(clients)
         if order is None:
             return self._in_chunks(down, clients, buffers, states, facts)
         rows, back = torch.from_numpy(order), torch.from_numpy(np.argsort(order))
         down = replace(down, each=rows_of(down.each, rows))
-        facts = None if facts is None else {key: value[rows] for key, value in facts.items()}
+        facts = _of(facts, rows)
         own = buffers[rows] if buffers.dim() == 2 else buffers
         up = self._in_chunks(down, clients[order], own, rows_of(states, rows), facts)
         deltas, ended, sums = (
@@ -97,7 +94,7 @@ class VmapEngine(Engine):
         clients: Ids,
         buffers: Tensor,
         states: Named,
-        facts: dict[str, Tensor] | None,
+        facts: Facts | None,
     ) -> Up:
         """Return the answers of clients, in chunks of neighbours."""
         chunks = self._chunks(len(clients))
@@ -109,8 +106,7 @@ class VmapEngine(Engine):
             if down.phase == "train" and work.room is None:
                 work = work._replace(room=Slotted.of(setup.layout, deltas[who]))
             own = replace(down, each=rows_of(down.each, who)) if down.each else down
-            known = None if facts is None else {key: value[who] for key, value in facts.items()}
-            lane = self._lane(setup, own, clients[who], known, work)
+            lane = self._lane(setup, own, clients[who], _of(facts, who), work)
             mine = buffers[who] if buffers.dim() == 2 else buffers
             if down.phase == "probe":
                 return client_side.probe(lane, own, mine, rows_of(states, who))
@@ -126,7 +122,7 @@ class VmapEngine(Engine):
             # What is many short operations is done here: workers side by side would wait for each
             # other.
             works = self._works(down, clients, chunks, deltas)
-            if self.in_place:  # all workers are on one chunk
+            if self.in_place or len(chunks) == 1:  # workers may be on something else
                 done = [one(chunk, self.setup) for chunk in range(len(chunks))]
             else:
                 done = self.crew.run(len(chunks), one)
@@ -175,7 +171,7 @@ class VmapEngine(Engine):
         setup: Setup,
         down: Down,
         clients: Ids,
-        facts: dict[str, Tensor] | None = None,
+        facts: Facts | None = None,
         work: Work | None = None,
     ) -> Stack:
         if self.in_place and self.chain is not None:
@@ -188,48 +184,33 @@ class VmapEngine(Engine):
         sizes, lengths = self.setup.federation.train.sizes, self.setup.solver.lengths
         return sizes * -(-lengths(sizes) // -(-sizes // _batch(self.setup)))
 
-    def _facts(self, down: Down, clients: Ids, buffers: Tensor) -> dict[str, Tensor] | None:
-        """Measure losses in one pass over pooled examples, if all start from the same model."""
-        algorithm, federation = self.setup.algorithm, self.setup.federation
-        if buffers.dim() == 2 or algorithm.having("start"):
-            return None
+    def facts(self, down: Down, clients: Ids, buffers: Tensor) -> Facts | None:
+        """Measure losses in one pass over pooled examples, if all start from the same model.
+
+        Where the clients train as one chunk, on one core, the pass is on the others meanwhile.
+        """
+        algorithm = self.setup.algorithm
         reads = algorithm.probe_reads if down.phase == "probe" else algorithm.train_reads
-        found: dict[str, Tensor] = {}
-        if "loss" in reads:
-            found["loss"] = self._pooled(down, clients, "train", judge=True)
-        if "validation_loss" in reads:
-            value = self._pooled(down, clients, "validation")
-            absent = torch.from_numpy(federation.validation.sizes[clients] == 0)
-            if absent.any():
-                value = torch.where(absent, self._pooled(down, clients, "train"), value)
-            found["validation_loss"] = value
+        if not reads or buffers.dim() == 2 or algorithm.having("start"):
+            return None
+        beside = not self.in_place and len(self._chunks(len(clients))) == 1
+        found = pooled.begin(self.setup, reads, down, clients, self._begin_at_modules, beside)
+        if not beside:
+            found()
         return found
-
-    def _pooled(self, down: Down, clients: Ids, split: str, judge: bool = False) -> Tensor:
-        data: Split = getattr(self.setup.federation, split)
-        rows, owner = rows_of_clients(data, clients)
-        work = torch.split(rows, block_rows(data.x, SHARE)) if len(rows) else ()
-        judge = judge and bool(self.setup.algorithm.having("judge"))
-
-        def one(block: int, module: nn.Module) -> Tensor:
-            inputs, target = (examples(v, work[block]) for v in (data.x, data.y))
-            if judge:
-                return judged(self.setup, module, inputs, target)
-            return losses_block(self.setup.task, module, inputs, target)
-
-        found = self.at_modules(len(work), one, down.x, down.buffers)
-        each = torch.cat(found).double().numpy() if found else np.zeros(0)
-        sums = np.bincount(owner, weights=each, minlength=len(clients))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return torch.from_numpy(sums / data.sizes[clients]).to(down.x.dtype)
 
     def at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
     ) -> list[T]:
+        return self._begin_at_modules(count, one, x, buffers)()
+
+    def _begin_at_modules(
+        self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
+    ) -> Callable[[], list[T]]:
         if self.chain is not None:
             model = Standing(self.chain, tuple(self.setup.layout.views(x)))
-            return self.crew.run(count, lambda piece, _: one(piece, model))
-        return self.crew.run(
+            return self.crew.begin(count, lambda piece, _: one(piece, model))
+        return self.crew.begin(
             count,
             lambda piece, setup: one(piece, setup.layout.write(setup.module, x, buffers)),
         )
@@ -271,22 +252,13 @@ def joined(trees: list[Named]) -> Named:
     return trees[0] if len(trees) == 1 else join(trees, stack=False)
 
 
+def _of(facts: Facts | None, rows: Tensor | slice) -> Facts | None:
+    """Return what is known of these clients."""
+    if facts is None:
+        return None
+    return lambda: {key: value[rows] for key, value in facts().items()}
+
+
 def _some(tensor: Tensor | None) -> Tensor:
     assert tensor is not None
     return tensor
-
-
-def examples(values: Tensor, rows: Tensor) -> Tensor:
-    """Return these rows, ascending, as a view where they lie side by side."""
-    first, last = int(rows[0]), int(rows[-1])
-    if last - first + 1 == len(rows):
-        return values[first : last + 1]
-    return values.index_select(0, rows)
-
-
-def rows_of_clients(data: Split, clients: Ids) -> tuple[Tensor, Ids]:
-    """Return the rows of the given clients and, for each, its place in ``clients``."""
-    sizes = data.sizes[clients]
-    owner = np.repeat(np.arange(len(clients)), sizes)
-    first = np.repeat(data.offsets[clients] - np.cumsum(sizes) + sizes, sizes)
-    return torch.from_numpy(first + np.arange(len(owner))), owner

@@ -11,7 +11,7 @@ import torch
 from fedparity.core import client
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.client import Lane
-from fedparity.core.crew import Crew
+from fedparity.core.crew import Job
 from fedparity.core.experiment import Experiment
 from fedparity.core.run import Run
 from fedparity.core.solver import Solver
@@ -54,7 +54,7 @@ FIXED: tuple[Place, ...] = (
     (client, "probe", CLIENT),
     (torch.autograd, "backward", BACKWARD),
     (torch.autograd, "grad", BACKWARD),
-    (Crew, "_wait", None),
+    (Job, "_wait", None),
     (Chain, "_forward", FORWARD),
     (Chain, "gradient", BACKWARD),
     (Chain, "descend", FUSED),
@@ -69,7 +69,7 @@ LANE = {
     "facts": LOSSES,
     "end_loss": LOSSES,
 }
-ENGINE = {"ask": EXCHANGE, "_facts": LOSSES, "_works": PLANNING}
+ENGINE = {"ask": EXCHANGE, "facts": LOSSES, "_works": PLANNING}
 
 
 def places(algorithm: Algorithm) -> list[Place]:
