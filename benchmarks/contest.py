@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -54,29 +55,36 @@ class Times(dict[str, list[float]]):
 
         A machine that is slower for some seconds is slower for both.
         """
-        return statistics.median(map(truediv, self[one], self[other]))
+        return self.of(truediv, one, other)
 
     def more(self, one: str, other: str) -> float:
         """Return the median difference of one's turn and the other's turn beside it."""
-        return statistics.median(map(sub, self[one], self[other]))
+        return self.of(sub, one, other)
+
+    def of(self, function: Callable[..., float], *names: str) -> float:
+        """Return the median of a function of these contestants' turns beside each other."""
+        return statistics.median(map(function, *(self[name] for name in names)))
 
 
 def turns(contestants: Sequence[Contestant], repeats: int, wanted: int | None = None) -> Times:
-    """Return the times of every contestant's turns; they alternate, warmed up once.
+    """Return the times of every contestant's turns, warmed up once; every time they are shuffled.
 
-    Every other time they go in reverse, but for the last, so that of three or more nobody always
-    comes after the same one, and nobody after itself. A turn is of so many calls, or of as many as
-    fill its time.
+    So nobody always comes after the same one, which may leave caches warm or cold, and nobody comes
+    after itself. A turn is of so many calls, or of as many as fill its time.
     """
     calls: dict[str, int] = {}
     for each in contestants:
         first = each.turn(1)
         once = each.turn(1) if first < 1000 else first
         calls[each.name] = wanted or max(1, min(MOST_CALLS, round(1000 * TURN / once)))
-    back = [*reversed(contestants[:-1]), *contestants[-1:]]
     times = Times({each.name: [] for each in contestants})
-    for repeat in range(repeats):
-        for each in back if repeat % 2 else contestants:
+    order, draw = list(contestants), random.Random(0)
+    for _ in range(repeats):
+        last = order[-1]
+        draw.shuffle(order)
+        if order[0] is last:
+            order.append(order.pop(0))
+        for each in order:
             times[each.name].append(each.turn(calls[each.name]))
     return times
 

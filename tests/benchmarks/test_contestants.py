@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import memory
+import numpy as np
 import pytest
 import torch
 from batched import ChannelsLast, FullBatches, Round, Stacked, arithmetic
 from contest import Contestant, Rounds, Times, experiment, turns
-from methods import METHODS, Asks
+from methods import METHODS, Asks, Pass
 from plain import PlainLoop
 from workloads import WORKLOADS, Workload
 
 import fedparity as fp
+from fedparity.core.client import Down
 
 SMALL = {
     "lin": replace(WORKLOADS["lin"], clients=6, cohort=4, examples=30),
@@ -77,16 +80,33 @@ def test_fedfv_is_weighed_against_its_updates():
     assert found["seconds"] > 0
 
 
-def test_contestants_alternate_there_and_back_and_all_are_timed():
+@pytest.mark.parametrize("names", ["abc", "ab", "a"])
+def test_contestants_are_shuffled_and_nobody_comes_after_itself(names):
     calls: list[str] = []
-    some = [Contestant(name, lambda name=name: calls.append(name)) for name in "abc"]
-    found = turns(some, repeats=3, wanted=1)
-    assert {name: len(times) for name, times in found.items()} == {"a": 3, "b": 3, "c": 3}
-    assert "".join(calls[6:]) == "abcbacabc"
+    some = [Contestant(name, lambda name=name: calls.append(name)) for name in names]
+    found = turns(some, repeats=20, wanted=1)
+    assert {name: len(times) for name, times in found.items()} == dict.fromkeys(names, 20)
+    drawn = calls[2 * len(names) :]
+    rounds = ["".join(drawn[i : i + len(names)]) for i in range(0, len(drawn), len(names))]
+    assert all(sorted(each) == sorted(names) for each in rounds)
+    pairs = set(pairwise(drawn))
+    assert names == "a" or pairs == {(a, b) for a in names for b in names if a != b}
+
+
+def test_a_pass_by_itself_measures_the_clients_of_the_next_round():
+    rounds = Rounds(experiment(SMALL["lin"], [Asks(fact="loss")]))
+    rounds()
+    found, run, server = Pass(rounds)(), rounds.run, rounds.state.server
+    rounds.close()
+    everyone = run.door.evaluate(Down("evaluate", 1, 0.0, server.x, server.buffers), "train")
+    np.testing.assert_allclose(
+        found["loss"], everyone["global"]["loss"][run.experiment.sample(2)], rtol=1e-5
+    )
 
 
 def test_a_ratio_is_that_of_neighbours_in_time():
     drifting = Times(ours=[1.0, 5.0, 3.0], theirs=[3.0, 15.0, 4.0])
     assert drifting.ratio("theirs", "ours") == 3
     assert drifting.more("theirs", "ours") == 2
+    assert drifting.of(max, "ours", "theirs") == 4
     assert drifting.fastest("theirs", "ours") == "ours"
