@@ -69,8 +69,8 @@ class Times(dict[str, list[float]]):
 def turns(contestants: Sequence[Contestant], repeats: int, wanted: int | None = None) -> Times:
     """Return the times of every contestant's turns, warmed up once; every time they are shuffled.
 
-    So nobody always comes after the same one, which may leave caches warm or cold, and nobody comes
-    after itself. A turn is of so many calls, or of as many as fill its time.
+    So of three or more nobody always comes after the same one, which may leave caches warm or cold,
+    and nobody comes after itself. A turn is of so many calls, or of as many as fill its time.
     """
     calls: dict[str, int] = {}
     for each in contestants:
@@ -82,8 +82,8 @@ def turns(contestants: Sequence[Contestant], repeats: int, wanted: int | None = 
     for _ in range(repeats):
         last = order[-1]
         draw.shuffle(order)
-        if order[0] is last:
-            order.append(order.pop(0))
+        while order[0] is last and len(order) > 1:
+            draw.shuffle(order)
         for each in order:
             times[each.name].append(each.turn(calls[each.name]))
     return times

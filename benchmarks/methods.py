@@ -28,9 +28,9 @@ METHODS: dict[str, Literal["loss", "validation_loss"] | None] = {
 }
 """Methods, and the loss each asks clients for."""
 COST = 1.15
-"""Times FedAvg's round that a method's may take, the loss pass aside; and times both, pass and all.
+"""Times FedAvg's round that a method's may take, with the loss pass on top or inside the product.
 
-The first is the harder one, and the harder the faster FedAvg's round is.
+The first is the harder one for a method that is above one, and the faster FedAvg's round is.
 """
 MORE = {"lin": 150, "mlp": 30}
 """Times the repeats of other sections, a round each: what is compared differs by little."""
@@ -56,11 +56,11 @@ def measure(names: Sequence[str], repeats: int) -> Section:
     section = Section(
         "Methods",
         "Milliseconds a round. *Loss pass* is what it takes, by itself, to measure the loss of "
-        "every client of the round over all its examples. *To FedAvg* is the method's round "
-        "without the pass to FedAvg's round, *to both* the method's round to FedAvg's plus the "
-        "pass; there is a bar on each. On lin they are below one: training leaves a core free "
-        "there, and the pass goes on beside it. *More* is what the method adds to a run of FedAvg "
-        "that asks for the same loss and makes nothing of it.",
+        "every client of the round over all its examples. *To FedAvg* is the method's round less "
+        "the pass, to FedAvg's round; *to both* the method's round to FedAvg's plus the pass; "
+        "there is a bar on each. Both are below one where the pass goes on beside training and "
+        "saves more than the method costs. What the method itself costs is *more*, without a bar: "
+        "what it adds to a run of FedAvg that asks for the same loss and makes nothing of it.",
         ("workload", "method", "FedAvg", "loss pass", "round", "to FedAvg", "to both", "more"),
     )
     for name in (n for n in names if n in ("lin", "mlp")):
@@ -97,7 +97,7 @@ def _ratios(times: Times, method: str, fact: str | None) -> tuple[float, float, 
 
 
 class Pass:
-    """The loss pass that a run's next round would ask for, and nothing else."""
+    """The loss pass that a run's next round would ask for, without the round."""
 
     def __init__(self, rounds: Rounds) -> None:
         self.rounds = rounds

@@ -74,7 +74,7 @@ def contest(workload: Workload, repeats: int) -> Times:
         [
             Contestant(f"{HAND}, 1", by_hand),
             Contestant(f"{HAND}, 2", by_hand, TWO_CORES),
-            Contestant("auto", ours),  # beside those that are nearest
+            Contestant("auto", ours),
             Contestant("plain, 2", plain, TWO_CORES),
             Contestant("plain, 1", plain),
         ],

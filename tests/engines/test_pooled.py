@@ -9,7 +9,9 @@ from fedparity.core.client import Down
 from fedparity.core.part import Part, stacked
 from fedparity.core.run import Run
 from fedparity.engines import pooled, vmapped
+from fedparity.engines.pooled import Passes
 from fedparity.engines.stack import Stack
+from fedparity.engines.vmapped import VmapEngine
 from fedparity.errors import FedparityError
 
 SIZES = (90, 201, 64, 3)
@@ -82,9 +84,8 @@ def test_each_client_has_the_mean_of_its_own_losses(federation, chunk, clients):
 
 def test_who_has_no_validation_example_is_measured_on_training_ones(federation):
     engine, down = engine_of(federation, "fedfv")
-    reads = frozenset({"validation_loss"})
-    begin = engine._begin_at_modules
-    found = pooled.begin(engine.setup, reads, down, np.asarray([0, 3]), begin, beside=True)()
+    reads, begin = frozenset({"validation_loss"}), engine._begin_at_modules
+    found = Passes(engine.setup, reads, down, np.asarray([0, 3]), begin, beside=True)()
     expected = torch.stack([alone(engine, "validation", 0), alone(engine, "train", 3)])
     torch.testing.assert_close(found["validation_loss"], expected)
     engine.close()
@@ -107,22 +108,17 @@ def test_a_pass_beside_training_is_waited_for_at_its_end(
     engine, down = engine_of(federation, algorithm, chunk)
     seen = []
 
-    def begun(*args):
-        end = real_begin(*args)
-
-        def watched():
-            if "measured" not in seen:
-                seen.append("measured")
-            return end()
-
-        return watched
+    def called(self):
+        if "measured" not in seen:
+            seen.append("measured")
+        return real_call(self)
 
     def descended(self, *args):
         seen.append("step")
         return real_descend(self, *args)
 
-    real_begin, real_descend = pooled.begin, Stack.descend
-    monkeypatch.setattr(pooled, "begin", begun)
+    real_call, real_descend = Passes.__call__, Stack.descend
+    monkeypatch.setattr(Passes, "__call__", called)
     monkeypatch.setattr(Stack, "descend", descended)
     engine.ask(down, np.arange(4), down.buffers, {})
     assert seen == order
@@ -140,3 +136,33 @@ def test_a_pass_that_fails_is_told(federation, chunk, monkeypatch):
     with pytest.raises((FedparityError, RuntimeError), match="no room"):
         engine.ask(down, np.arange(4), down.buffers, {})
     engine.close()
+
+
+def test_a_pass_is_called_off_where_training_fails(federation, monkeypatch):
+    engine, down = engine_of(federation, "fedfv")
+    called_off = []
+
+    def fail(*_):
+        raise RuntimeError("no steps")
+
+    monkeypatch.setattr(Stack, "descend", fail)
+    monkeypatch.setattr(Passes, "call_off", lambda self: called_off.append(self))
+    with pytest.raises((FedparityError, RuntimeError), match="no steps"):
+        engine.ask(down, np.arange(4), down.buffers, {})
+    engine.close()
+    assert len(called_off) == 1
+
+
+@pytest.mark.parametrize("algorithm", ["fedfv", "eagle", "afl"])
+def test_a_run_is_the_same_with_its_passes_before_training(federation, algorithm, monkeypatch):
+    def trained():
+        engine = {"solver": fp.Solver(lr=0.1, steps=3, batch=8), "engine": "vmap", "rounds": 4}
+        lstar = "best_validation(rounds=1)" if algorithm == "eagle" else "none"
+        result = fp.Experiment(
+            federation, "linear", algorithm=algorithm, lstar=lstar, **engine
+        ).run()
+        return torch.cat([p.flatten() for p in result.model().parameters()])
+
+    beside = trained()
+    monkeypatch.setattr(VmapEngine, "_beside", lambda *_: False)
+    torch.testing.assert_close(beside, trained())

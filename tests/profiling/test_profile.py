@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
 
 import fedparity as fp
 from fedparity.core.client import Lane
+from fedparity.engines import pooled, vmapped
 from fedparity.engines.setup import Engine
 from fedparity.profiling import places, profile
 from fedparity.profiling.advice import CHECKPOINT, EVALUATION, advice
@@ -33,6 +35,23 @@ def test_phases_add_up_to_the_round_and_name_the_parts(engine):
     assert None not in names
     assert found.engine == engine
     assert found.rounds == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_slow_loss_pass_is_counted_as_one_whoever_does_it(workers, monkeypatch):
+    real = pooled.losses_block
+
+    def slow(*args):
+        until = time.perf_counter() + 0.02
+        while time.perf_counter() < until:
+            pass
+        return real(*args)
+
+    monkeypatch.setattr(vmapped, "cores", lambda: workers)
+    monkeypatch.setattr(pooled, "losses_block", slow)
+    found = profile(small("qffl", engine="vmap"), rounds=2)
+    shares = {phase.name: phase.share for phase in found.phases}
+    assert shares[places.LOSSES] > 0.5
 
 
 def test_watching_does_not_change_what_is_learned():

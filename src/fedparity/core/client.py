@@ -24,7 +24,7 @@ from fedparity.core.solver import Solver
 Tree = Mapping[str, Any]
 Named = dict[str, dict[str, Tensor]]
 """Tensors by part, then by name."""
-Facts = Callable[[], dict[str, Tensor]]
+Measured = Callable[[], dict[str, Tensor]]
 """What was measured, to be asked for as late as may be: it may be under way beside training."""
 
 
@@ -71,7 +71,7 @@ class Lane(Protocol):
     def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function of one client's tensors as a function of the lane's."""
 
-    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Facts:
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Measured:
         """Measure what parts read where local training starts, or let it begin."""
 
     def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ def _view(
         steps=tree["steps"],
         seed=tree["seed"],
         purpose=f"{part.name}.{hook}",
-        facts=tree["facts"],
+        _facts=tree["facts"],
         **more,
     )
 
@@ -161,13 +161,12 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     algorithm, solver = lane.algorithm, lane.solver
     tree, anchor = _begin(lane, down, state)
     tree = {**tree, "facts": lane.facts(anchor, buffers, algorithm.train_reads)}
-    plain = solver.plain and all(part.scales for part in algorithm.having("grad"))
-    if not plain or algorithm.having("loss") or algorithm.having("second"):
+    if looks_early(algorithm, solver):
         tree = _settled(tree)
     lane.begin(anchor, buffers)
     steps = lane.longest if algorithm.trains else 0
     end: Callable[[], Tensor]
-    if plain:
+    if solver.plain and all(part.scales for part in algorithm.having("grad")):
         first = _plain_steps(lane, steps, tree, down, anchor)
         delta, end = lane.update(), lane.stand
     else:
@@ -191,13 +190,23 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     return Up(reports, delta, ended, states)
 
 
+def looks_early(algorithm: Algorithm, solver: Solver) -> bool:
+    """Tell whether what is measured has to be there before the first step.
+
+    So it has for hooks that are called at every step, and for those lifted to a stack.
+    """
+    scaling = algorithm.having("grad")
+    once = solver.plain and all(part.scales and is_stacked(part.factor) for part in scaling)
+    return not once or bool(algorithm.having("loss") or algorithm.having("second"))
+
+
 def _plain_steps(lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor) -> Tensor:
     """Take steps ``y - lr * g`` where the lane stands; return the first ``y``."""
     first, factor = anchor, None
     if scaling := lane.algorithm.having("grad"):
         found = partial(_factor, lane, down)
         as_is = all(is_stacked(part.factor) for part in scaling)
-        factor = found(tree) if as_is else lane.lift(found)(_settled(tree))
+        factor = (found if as_is else lane.lift(found))(tree)
     for step in range(steps):
         lane.descend(step, tree, down, factor)
         if step == 0 and "first" in lane.algorithm.train_reads:

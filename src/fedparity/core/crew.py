@@ -7,7 +7,7 @@ import queue
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -40,31 +40,26 @@ class Crew(Generic[D]):
             self._free.put(desk)
         self.size, self._first = len(desks), desks[0]
         torch.get_num_threads()  # or whoever calls would take the number of the workers
-        self._pool = ThreadPoolExecutor(self.size - 1, initializer=_begin) if desks[1:] else None
+        self._pool = (
+            ThreadPoolExecutor(self.size - 1, initializer=_new_thread) if desks[1:] else None
+        )
 
     def run(self, count: int, one: Callable[[int, D], T]) -> list[T]:
         """Return ``one(piece, desk)`` of every piece of work, in order."""
-        return self.begin(count, one)()
+        return list(self.begin(count, one).results())
 
-    def begin(self, count: int, one: Callable[[int, D], T]) -> Callable[[], list[T]]:
-        """Let the others begin, and return what does the rest and returns what :meth:`run` does."""
-        if self._pool is None or count < 2:
-            return lambda: [self._at_desk(one, piece) for piece in range(count)]
+    def begin(self, count: int, one: Callable[[int, D], T]) -> Job[T]:
+        """Let the others begin what :meth:`run` does; a single piece is left to whoever waits."""
         job = Job(partial(self._at_desk, one))
         for piece in range(count):
-            job.hand_out(piece, self._pool)
-        return lambda: list(job.results())
+            job.hand_out(piece, self._pool if count > 1 else None)
+        return job
 
     def stream(self, count: int, one: Callable[[int, D], T]) -> Iterator[T]:
         """Yield what :meth:`run` returns, with few pieces in memory at once."""
-        if self._pool is None or count < 2:
-            yield from (self._at_desk(one, piece) for piece in range(count))
-            return
-        job = Job(partial(self._at_desk, one))
-        first = min(count, HELD * self.size)
-        for piece in range(first):
-            job.hand_out(piece, self._pool)
-        for piece, found in enumerate(job.results(), first):
+        held = min(count, HELD * self.size)
+        job = self.begin(held, one)
+        for piece, found in enumerate(job.results(), held):
             if piece < count:
                 job.hand_out(piece, self._pool)
             yield found
@@ -81,34 +76,40 @@ class Crew(Generic[D]):
     def close(self) -> None:
         """End the threads."""
         if self._pool is not None:
-            self._pool.shutdown()
+            self._pool.shutdown(cancel_futures=True)
 
 
 class Job(Generic[T]):
-    """Pieces of work handed out, and their results in order."""
+    """Pieces of work handed out, and their results in order, to be read once."""
 
     def __init__(self, do: Callable[[int], T]) -> None:
         self._do = do
         self._left: deque[tuple[int, Future[T]]] = deque()
         self._ahead: deque[Future[T]] = deque()
 
-    def hand_out(self, piece: int, pool: ThreadPoolExecutor) -> None:
+    def hand_out(self, piece: int, pool: ThreadPoolExecutor | None) -> None:
         """Let the pool have a piece, unless whoever waits for it is there first."""
         self._ahead.append(Future())
         self._left.append((piece, self._ahead[-1]))
-        pool.submit(self._next)
+        if pool is not None:
+            pool.submit(self._next)
 
     def results(self) -> Iterator[T]:
-        """Yield what pieces gave; after one that fails, those behind it are not begun."""
+        """Yield what pieces gave; when one that failed is reached, no other is begun."""
         try:
             while self._ahead:
                 yield self._wait()
         finally:
-            self._left.clear()
+            self.call_off()
+
+    def call_off(self) -> None:
+        """Begin no other piece; there is nothing more to wait for."""
+        self._left.clear()
+        self._ahead.clear()
 
     def _wait(self) -> T:
         """Return the next result, and work meanwhile; a name of its own to be watched by."""
-        with _one_thread():
+        with _as_workers_do():
             while not self._ahead[0].done() and self._next():
                 pass
         return self._ahead.popleft().result()
@@ -121,12 +122,15 @@ class Job(Generic[T]):
             return False
         try:
             future.set_result(self._do(piece))
+        except Exception as error:
+            future.set_exception(error)
         except BaseException as error:
             future.set_exception(error)
+            raise
         return True
 
 
-def _begin() -> None:
+def _new_thread() -> None:
     """Give a new thread its number of threads inside an operation.
 
     One that has not asked for its number takes what any other was given last.
@@ -136,14 +140,20 @@ def _begin() -> None:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let the operations of whoever calls have one thread, as those of other workers have."""
-    before = torch.get_num_threads()
-    if before == 1:
+def _as_workers_do() -> Iterator[None]:
+    """Let whoever calls compute as a new thread would, so that it does not show who did a piece.
+
+    Operations have one thread each, and no mode that the caller is in.
+    """
+    with ExitStack() as stack:
+        threads = torch.get_num_threads()
+        if threads != 1:
+            stack.callback(torch.set_num_threads, threads)
+            torch.set_num_threads(1)
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        if not torch.is_grad_enabled():
+            stack.enter_context(torch.enable_grad())
+        if torch.is_autocast_enabled("cpu"):
+            stack.enter_context(torch.autocast("cpu", enabled=False))
         yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from fedparity.core.client import Down, Facts, Tree
+from fedparity.core.client import Down, Measured, Tree
 from fedparity.core.crew import Crew
 from fedparity.data import Split
 from fedparity.engines.chain import Chain
@@ -47,7 +47,7 @@ class FullBatches(Stack):
         setup: Setup,
         down: Down,
         clients: Ids,
-        facts: Facts | None,
+        facts: Measured | None,
         chain: Chain,
         work: Work | None,
         crew: Crew[Setup],

@@ -1,11 +1,10 @@
 """The losses of a cohort at the shared model: one pass over the examples of all its clients.
 
-It may go on beside training: what begins it returns a function that ends it.
+It may go on beside training, and is waited for at the end.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Protocol
 
@@ -13,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedparity.core.client import Down, Facts
+from fedparity.core.client import Down
+from fedparity.core.crew import Job
 from fedparity.core.part import Fact
 from fedparity.data import Split
 from fedparity.engines.evaluation import block_rows, losses_block
@@ -31,22 +31,64 @@ It is large, for at every operation its worker and the one that trains may wait 
 
 
 class Begin(Protocol):
-    """Begins work on a number of blocks at modules of these parameters and buffers."""
+    """Begins work on a number of blocks, at modules of these parameters and buffers."""
 
     def __call__(
         self, count: int, one: Callable[[int, nn.Module], Tensor], x: Tensor, buffers: Tensor
-    ) -> Callable[[], list[Tensor]]: ...
+    ) -> Job[Tensor]: ...
 
 
-def begin(
-    setup: Setup, reads: frozenset[Fact], down: Down, clients: Ids, at_modules: Begin, beside: bool
-) -> Facts:
-    """Begin the passes for what is read of these clients, beside training or not."""
+class Passes:
+    """The passes for what parts read of these clients: begun when made, ended when called.
 
-    def over(split: str, judge: bool = False) -> Callable[[], Tensor]:
+    ``beside`` tells that the clients train meanwhile.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        reads: frozenset[Fact],
+        down: Down,
+        clients: Ids,
+        at_modules: Begin,
+        beside: bool = False,
+    ) -> None:
+        self._setup, self._down, self._clients = setup, down, clients
+        self._at_modules, self._beside = at_modules, beside
+        self._jobs: list[Job[Tensor]] = []
+        self._found: dict[str, Tensor] = {}
+        self._ends: dict[str, Callable[[], Tensor]] = {}
+        if "loss" in reads:
+            self._ends["loss"] = self._over("train", judge=bool(setup.algorithm.having("judge")))
+        if "validation_loss" in reads:
+            self._ends["validation_loss"] = self._validation()
+
+    def __call__(self) -> dict[str, Tensor]:
+        """Return the losses of every client."""
+        if not self._found:
+            self._found = {fact: end() for fact, end in self._ends.items()}
+        return self._found
+
+    def call_off(self) -> None:
+        """Begin no other block."""
+        for job in self._jobs:
+            job.call_off()
+
+    def _validation(self) -> Callable[[], Tensor]:
+        """Go over validation examples, or over training ones where a client has none."""
+        value = self._over("validation")
+        absent = torch.from_numpy(self._setup.federation.validation.sizes[self._clients] == 0)
+        if not absent.any():
+            return value
+        plain = self._over("train")
+        return lambda: torch.where(absent, plain(), value())
+
+    def _over(self, split: str, judge: bool = False) -> Callable[[], Tensor]:
+        """Begin a pass over a split; what is returned ends it."""
+        setup, clients = self._setup, self._clients
         data: Split = getattr(setup.federation, split)
         rows, owner = rows_of_clients(data, clients)
-        blocks = torch.split(rows, _block(data, len(rows), beside)) if len(rows) else ()
+        blocks = torch.split(rows, self._block(data, len(rows))) if len(rows) else ()
 
         def one(block: int, module: nn.Module) -> Tensor:
             inputs, target = (examples(v, blocks[block]) for v in (data.x, data.y))
@@ -54,33 +96,25 @@ def begin(
                 return judged(setup, module, inputs, target)
             return losses_block(setup.task, module, inputs, target)
 
-        under_way = at_modules(len(blocks), one, down.x, down.buffers)
+        job = self._at_modules(len(blocks), one, self._down.x, self._down.buffers)
+        self._jobs.append(job)
 
         def end() -> Tensor:
-            found = under_way()
+            found = list(job.results())
             each = torch.cat(found).double().numpy() if found else np.zeros(0)
             sums = np.bincount(owner, weights=each, minlength=len(clients))
             with np.errstate(invalid="ignore", divide="ignore"):
-                return torch.from_numpy(sums / data.sizes[clients]).to(down.x.dtype)
+                return torch.from_numpy(sums / data.sizes[clients]).to(self._down.x.dtype)
 
         return end
 
-    passes: dict[str, Callable[[], Tensor]] = {}
-    if "loss" in reads:
-        passes["loss"] = over("train", judge=bool(setup.algorithm.having("judge")))
-    if "validation_loss" in reads:
-        passes["validation_loss"] = value = over("validation")
-        absent = torch.from_numpy(setup.federation.validation.sizes[clients] == 0)
-        if absent.any():
-            plain = over("train")
-            passes["validation_loss"] = lambda: torch.where(absent, plain(), value())
-    return functools.cache(lambda: {fact: end() for fact, end in passes.items()})
-
-
-def _block(data: Split, count: int, beside: bool) -> int:
-    """Return how many of so many examples a block has."""
-    rows = block_rows(data.x, SHARE)
-    return min(block_rows(data.x, *BESIDE), max(rows, -(-count // 2))) if beside else rows
+    def _block(self, data: Split, count: int) -> int:
+        """Return how many of so many examples a block has."""
+        rows = block_rows(data.x, SHARE)
+        if not self._beside:
+            return rows
+        half = -(-count // 2)  # one at least for another worker, and one for who has trained
+        return min(block_rows(data.x, *BESIDE), max(rows, half))
 
 
 def examples(values: Tensor, rows: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedparity.core import client as client_side
-from fedparity.core.client import Down, Facts, Lane, Tree
+from fedparity.core.client import Down, Lane, Measured, Tree
 from fedparity.core.crew import Crew
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
@@ -176,7 +176,7 @@ class OneClient(Lane):
             found[start:] = self.layout.join(grads, torch.Size())
         return found
 
-    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Facts:
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Measured:
         found: dict[str, Tensor] = {}
         if not reads:
             return lambda: found

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from fedparity.core import client as client_side
-from fedparity.core.client import Down, Facts, Lane, Tree
+from fedparity.core.client import Down, Lane, Measured, Tree
 from fedparity.core.crew import Crew
 from fedparity.core.part import Fact
 from fedparity.core.seeds import as_tensor
@@ -63,7 +63,7 @@ class Stack(Lane):
         setup: Setup,
         down: Down,
         clients: Ids,
-        facts: Facts | None = None,
+        facts: Measured | None = None,
         chain: Chain | None = None,
         work: Work | None = None,
     ) -> None:
@@ -270,7 +270,7 @@ class Stack(Lane):
         flat = self.setup.task.losses(output.flatten(0, 1), target.flatten(0, 1))
         return flat.view(target.shape[:2])
 
-    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Facts:
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Measured:
         if not reads:
             return dict
         more: dict[str, Tensor] = {}

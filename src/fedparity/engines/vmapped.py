@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from fedparity.core import client as client_side
-from fedparity.core.client import Down, Facts, Named, Up
-from fedparity.core.crew import Crew, cores
+from fedparity.core.client import Down, Measured, Named, Up
+from fedparity.core.crew import Crew, Job, cores
 from fedparity.data import Split
-from fedparity.engines import pooled
 from fedparity.engines.batches import Batches, Group
 from fedparity.engines.blame import blame
 from fedparity.engines.chain import Chain, Standing
 from fedparity.engines.evaluation import Values
 from fedparity.engines.full import FullBatches, reads_in_place
+from fedparity.engines.pooled import Passes
 from fedparity.engines.setup import FILLS_A_CORE, Engine, Ids, Setup, join, rows_of
 from fedparity.engines.slotted import Slotted
 from fedparity.engines.stack import Stack, Work
@@ -58,7 +58,16 @@ class VmapEngine(Engine):
         )
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
-        facts = self.facts(down, clients, buffers)
+        passes = self.facts(down, clients, buffers)
+        try:
+            return self._ask(down, clients, buffers, states, passes)
+        finally:
+            if passes is not None:
+                passes.call_off()
+
+    def _ask(
+        self, down: Down, clients: Ids, buffers: Tensor, states: Named, facts: Measured | None
+    ) -> Up:
         order = self._order(clients)
         if order is None:
             return self._in_chunks(down, clients, buffers, states, facts)
@@ -94,7 +103,7 @@ class VmapEngine(Engine):
         clients: Ids,
         buffers: Tensor,
         states: Named,
-        facts: Facts | None,
+        facts: Measured | None,
     ) -> Up:
         """Return the answers of clients, in chunks of neighbours."""
         chunks = self._chunks(len(clients))
@@ -171,7 +180,7 @@ class VmapEngine(Engine):
         setup: Setup,
         down: Down,
         clients: Ids,
-        facts: Facts | None = None,
+        facts: Measured | None = None,
         work: Work | None = None,
     ) -> Stack:
         if self.in_place and self.chain is not None:
@@ -184,7 +193,7 @@ class VmapEngine(Engine):
         sizes, lengths = self.setup.federation.train.sizes, self.setup.solver.lengths
         return sizes * -(-lengths(sizes) // -(-sizes // _batch(self.setup)))
 
-    def facts(self, down: Down, clients: Ids, buffers: Tensor) -> Facts | None:
+    def facts(self, down: Down, clients: Ids, buffers: Tensor) -> Passes | None:
         """Measure losses in one pass over pooled examples, if all start from the same model.
 
         Where the clients train as one chunk, on one core, the pass is on the others meanwhile.
@@ -193,20 +202,26 @@ class VmapEngine(Engine):
         reads = algorithm.probe_reads if down.phase == "probe" else algorithm.train_reads
         if not reads or buffers.dim() == 2 or algorithm.having("start"):
             return None
-        beside = not self.in_place and len(self._chunks(len(clients))) == 1
-        found = pooled.begin(self.setup, reads, down, clients, self._begin_at_modules, beside)
+        beside, begin = self._beside(down, len(clients)), self._begin_at_modules
+        found = Passes(self.setup, reads, down, clients, begin, beside)
         if not beside:
             found()
         return found
 
+    def _beside(self, down: Down, clients: int) -> bool:
+        """Tell whether training so many clients leaves cores for something else."""
+        free = self.crew.size > 1 and not self.in_place and len(self._chunks(clients)) == 1
+        early = client_side.looks_early(self.setup.algorithm, self.setup.solver)
+        return free and down.phase == "train" and not early
+
     def at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
     ) -> list[T]:
-        return self._begin_at_modules(count, one, x, buffers)()
+        return list(self._begin_at_modules(count, one, x, buffers).results())
 
     def _begin_at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
-    ) -> Callable[[], list[T]]:
+    ) -> Job[T]:
         if self.chain is not None:
             model = Standing(self.chain, tuple(self.setup.layout.views(x)))
             return self.crew.begin(count, lambda piece, _: one(piece, model))
@@ -252,7 +267,7 @@ def joined(trees: list[Named]) -> Named:
     return trees[0] if len(trees) == 1 else join(trees, stack=False)
 
 
-def _of(facts: Facts | None, rows: Tensor | slice) -> Facts | None:
+def _of(facts: Measured | None, rows: Tensor | slice) -> Measured | None:
     """Return what is known of these clients."""
     if facts is None:
         return None

@@ -16,8 +16,10 @@ from fedparity.core.experiment import Experiment
 from fedparity.core.run import Run
 from fedparity.core.solver import Solver
 from fedparity.core.state import ClientStore
+from fedparity.engines import pooled
 from fedparity.engines.chain import Chain
 from fedparity.engines.gradients import descend
+from fedparity.engines.pooled import Passes
 from fedparity.engines.setup import Engine
 from fedparity.engines.simulation import Simulation
 
@@ -55,6 +57,9 @@ FIXED: tuple[Place, ...] = (
     (torch.autograd, "backward", BACKWARD),
     (torch.autograd, "grad", BACKWARD),
     (Job, "_wait", None),
+    (Passes, "__call__", LOSSES),
+    (pooled, "losses_block", LOSSES),
+    (pooled, "judged", LOSSES),
     (Chain, "_forward", FORWARD),
     (Chain, "gradient", BACKWARD),
     (Chain, "descend", FUSED),
