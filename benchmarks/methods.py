@@ -30,7 +30,7 @@ METHODS: dict[str, Literal["loss", "validation_loss"] | None] = {
 COST = 1.15
 """Times FedAvg's round that a method's may take, with the loss pass on top or inside the product.
 
-The first is the harder one for a method that is above one, and the faster FedAvg's round is.
+The first is the harder one for a round that takes longer than FedAvg's and the pass.
 """
 MORE = {"lin": 150, "mlp": 30}
 """Times the repeats of other sections, a round each: what is compared differs by little."""

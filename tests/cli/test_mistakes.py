@@ -65,7 +65,10 @@ def test_a_mistake_is_one_line_and_leaves_nothing(cli, args, told):
 BAD_FILES = [
     ("data: digits\n  model: linear", "is not valid YAML"),
     ("hello", "holds no settings"),
-    ("dataset: digits", "unknown setting 'dataset': did you mean 'data'"),
+    ("dataset: digits", "setting 'dataset' belongs under 'data': write 'data: {dataset: ...}'"),
+    ("data: digits\nmodel: linear\npartition: iid", "'partition' belongs under 'data'"),
+    ("data: digits\nmodel: linear\nlr: 0.1", "'lr' belongs under 'solver'"),
+    ("data: digits\nmodel: linear\npatience: 3", "'patience' belongs under 'stop'"),
     ("data: {dataset: digits, client: 5}\nmodel: linear", "did you mean 'clients'"),
     ("data: [1]\nmodel: linear", "'data' must be a table"),
     ("data: digits\nmodel: linear\nevaluate-every: 3", "did you mean 'evaluate_every'"),

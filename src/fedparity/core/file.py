@@ -28,6 +28,7 @@ from fedparity.core.seeds import seed_for
 from fedparity.core.solver import Solver
 from fedparity.core.task import TASKS, Factory, Task
 from fedparity.data import Federation, rebuild
+from fedparity.data.recipe import Recipe
 from fedparity.errors import InputError, unknown
 from fedparity.recipes import algorithm, complete
 from fedparity.spec import call
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 OWN = ("data", "task", "model", "algorithm", "solver", "stop", "record")
 KEYS = (*OWN, *(f.name for f in dataclasses.fields(Conditions)))
+TABLES: dict[str, Any] = {"data": Recipe, "solver": Solver, "stop": Stop}
+"""Settings that have settings inside."""
 
 
 def experiment(
@@ -70,8 +73,14 @@ def experiment(
 def check_keys(settings: Mapping[str, Any]) -> None:
     """Refuse settings that no experiment has."""
     for key in settings:
-        if key not in KEYS:
-            raise unknown("setting", str(key), KEYS)
+        if key in KEYS:
+            continue
+        for table, kind in TABLES.items():
+            if key in {f.name for f in dataclasses.fields(kind)}:
+                raise InputError(
+                    f"setting '{key}' belongs under '{table}': write '{table}: {{{key}: ...}}'"
+                )
+        raise unknown("setting", str(key), KEYS)
 
 
 def solver_of(settings: Mapping[str, Any]) -> Solver:
