@@ -129,6 +129,7 @@ def hooked_losses(
 def _view(
     part: Part, hook: str, lane: Lane, tree: Tree, down: Down, more: Mapping[str, object]
 ) -> Client:
+    facts = tree["facts"]
     return Client(
         down.lr,
         down.round,
@@ -140,7 +141,7 @@ def _view(
         steps=tree["steps"],
         seed=tree["seed"],
         purpose=f"{part.name}.{hook}",
-        _facts=tree["facts"],
+        _facts=facts if callable(facts) else lambda: facts,
         **more,
     )
 

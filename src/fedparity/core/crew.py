@@ -122,11 +122,10 @@ class Job(Generic[T]):
             return False
         try:
             future.set_result(self._do(piece))
-        except Exception as error:
-            future.set_exception(error)
         except BaseException as error:
             future.set_exception(error)
-            raise
+            if not isinstance(error, Exception):  # an interrupt, not the piece's own
+                raise
         return True
 
 

@@ -204,8 +204,7 @@ class Client:
 
     def __getattr__(self, name: str) -> Tensor:
         """Return what was measured: asked for when a part looks, for it may be under way."""
-        facts = self.__dict__.get("_facts", {})
-        known: Tensors = facts() if callable(facts) else facts
+        known: Tensors = self.__dict__.get("_facts", dict)()
         if name not in known:
             raise self._unknown(name)
         return known[name]
