@@ -1,0 +1,59 @@
+"""The papers' claims on real data: run a study and print its table.
+
+    python benchmarks/papers STUDY [--seeds N] [--rounds N] [--out runs/papers]
+
+A run that is already in the output directory is read, one that was stopped goes on, so a study can
+be interrupted and continued at any time. The tables of ``docs/results.md`` come from here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from eagle import EAGLE
+from fedeba import FEDEBA
+from fedfv import FEDFV, FEDFV_BATCHES
+from pgvc import PGVC
+from study import SEEDS, run, table
+
+STUDIES = {
+    "fedfv": FEDFV,
+    "fedfv-batches": FEDFV_BATCHES,
+    "fedeba": FEDEBA,
+    "pgvc": PGVC,
+    "eagle": EAGLE,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many seeds")
+    parser.add_argument("--rounds", type=int, help="instead of the study's own number")
+    parser.add_argument("--only", default="", help="rows whose label contains this text")
+    parser.add_argument("--out", type=Path, default=Path("runs/papers"))
+    asked = parser.parse_args()
+    study = STUDIES[asked.study]
+    rounds = asked.rounds or study.rounds
+    rows: dict[str, list[dict[str, float]]] = {}
+    for seed in SEEDS[: asked.seeds]:
+        for place, setting in enumerate(study.settings):
+            if asked.only not in setting.label:
+                continue
+            began = time.monotonic()
+            folder = asked.out / asked.study / f"{place:02d}-{seed}-{rounds}"
+            result = run(study, setting, seed, rounds, folder)
+            rows.setdefault(setting.label, [])
+            if result is not None:
+                rows[setting.label].append(study.columns(result))
+            took = time.monotonic() - began
+            print(f"{setting.label}, seed {seed}: {took:.0f} s", file=sys.stderr, flush=True)
+    print(f"{study.title}; {rounds} rounds, seeds {', '.join(map(str, SEEDS[: asked.seeds]))}\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
