@@ -158,6 +158,23 @@ def test_a_specification_names_a_model_with_settings():
     assert [tuple(p.shape) for p in model.parameters()] == [(50, 8), (50,), (3, 50), (3,)]
 
 
+@pytest.mark.parametrize("name", ["linear", "mlp"])
+def test_a_softmax_output_is_the_probabilities_of_the_same_model(name):
+    plain, ended = (
+        models.build(models.resolve(t), (4,), 3, 0) for t in (name, f"{name}(softmax=true)")
+    )
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(ended(x), plain(x).softmax(1))
+
+
+def test_the_linear_model_may_start_without_bias():
+    plain = models.build(models.linear, (4,), 3, 0)
+    zero = models.build(models.resolve("linear(zero_bias=true)"), (4,), 3, 0)
+    assert torch.equal(zero.out.weight, plain.out.weight)
+    assert plain.out.bias.any()
+    assert not zero.out.bias.any()
+
+
 def test_a_bare_name_is_the_factory_of_the_table():
     assert models.resolve("linear") is models.linear
 

@@ -26,9 +26,20 @@ Shape = tuple[int, ...]
 Factory = Callable[[Shape, int], nn.Module]
 
 
-def linear(shape: Shape, outputs: int) -> nn.Module:
-    """One linear layer on the flattened example, ``W x + b``: logistic or linear regression."""
-    return _sequence(flatten=nn.Flatten(), out=nn.Linear(_flat_features("linear", shape), outputs))
+@validate_call
+def linear(
+    shape: Shape, outputs: int, *, softmax: bool = False, zero_bias: bool = False
+) -> nn.Module:
+    """One linear layer on the flattened example, ``W x + b``: logistic or linear regression.
+
+    ``zero_bias`` starts at ``b = 0``. ``softmax`` gives probabilities in place of logits: their
+    cross-entropy takes the softmax twice, so its slope is bounded. That is how the tables of the
+    FedFV paper were made; for anything else leave it out.
+    """
+    out = nn.Linear(_flat_features("linear", shape), outputs)
+    if zero_bias:
+        nn.init.zeros_(out.bias)
+    return _sequence(flatten=nn.Flatten(), out=out, **_end(softmax))
 
 
 @validate_call
@@ -38,14 +49,18 @@ def mlp(
     *,
     hidden: Annotated[int, Field(ge=1)] = 200,
     layers: Annotated[int, Field(ge=1)] = 2,
+    softmax: bool = False,
 ) -> nn.Module:
-    """``layers`` hidden layers of ``hidden`` units with ReLU, two of 200 as in the papers."""
+    """``layers`` hidden layers of ``hidden`` units with ReLU, two of 200 as in the papers.
+
+    ``softmax`` as for :func:`linear`.
+    """
     sizes = [_flat_features("mlp", shape), *[hidden] * layers]
     modules: dict[str, nn.Module] = {"flatten": nn.Flatten()}
     for number in range(1, layers + 1):
         modules[f"hidden{number}"] = nn.Linear(sizes[number - 1], sizes[number])
         modules[f"relu{number}"] = nn.ReLU()
-    return _sequence(**modules, out=nn.Linear(hidden, outputs))
+    return _sequence(**modules, out=nn.Linear(hidden, outputs), **_end(softmax))
 
 
 @validate_call
@@ -230,6 +245,11 @@ def _flat_features(model: str, shape: Shape) -> int:
     if not shape:
         raise InputError(f"{model} reads examples of one dimension or more, not single numbers")
     return math.prod(shape)
+
+
+def _end(softmax: bool) -> dict[str, nn.Module]:
+    """Return what follows the last layer."""
+    return {"softmax": nn.Softmax(dim=-1)} if softmax else {}
 
 
 def _sequence(**modules: nn.Module) -> nn.Module:

@@ -32,7 +32,10 @@ def down_of(setup):
     return Down("train", 1, 0.1, x, buffers)
 
 
-@pytest.mark.parametrize("model", ["linear", "mlp(hidden=4)", deep])
+@pytest.mark.parametrize(
+    "model",
+    ["linear", "mlp(hidden=4)", "linear(softmax=true)", "mlp(hidden=4, softmax=true)", deep],
+)
 def test_its_gradient_and_its_step_are_those_of_autograd(model):
     made = setup(model)
     down, clients = down_of(made), torch.arange(len(made.federation)).numpy()
@@ -78,6 +81,7 @@ def test_training_leaves_the_shared_model_as_it_is():
         lambda shape, outputs: nn.Linear(shape[0], outputs),
         lambda shape, outputs: nn.Sequential(nn.Linear(shape[0], outputs), nn.Softplus()),
         lambda shape, outputs: nn.Sequential(nn.LayerNorm(shape), nn.Linear(shape[0], outputs)),
+        lambda shape, outputs: nn.Sequential(nn.Linear(shape[0], outputs), nn.Softmax(dim=1)),
     ],
 )
 def test_any_other_model_is_lifted(model):

@@ -27,6 +27,7 @@ BACKWARD: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
     nn.ReLU: lambda g, out: aten.threshold_backward(g, out, 0),
     nn.Tanh: lambda g, out: aten.tanh_backward(g, out),
     nn.Sigmoid: lambda g, out: aten.sigmoid_backward(g, out),
+    nn.Softmax: lambda g, out: aten._softmax_backward_data(g, out, -1, out.dtype),
 }
 """Activations whose slope is known from what they give."""
 NARROW = 64
@@ -172,4 +173,6 @@ def _known(layer: nn.Module) -> bool:
         return False
     if type(layer) is nn.Flatten:
         return (layer.start_dim, layer.end_dim) == (1, -1)
+    if type(layer) is nn.Softmax:
+        return layer.dim == -1
     return type(layer) in (nn.Linear, nn.Identity, *BACKWARD)
