@@ -53,7 +53,9 @@ def test_the_summary_of_the_fixture():
         "mean_loss": 0.45,
         "pooled_loss": 0.42,  # .4*.3 + .2*(.4 + .5 + .6)
         "worst_loss": 0.6,
+        # losses 0.3, 0.4, 0.5, 0.6: squares of deviations add up to 0.05
         "loss_variance": 0.0125,
+        "loss_variance_sample": 0.05 / 3,
         # gaps -0.1, 0, 0.1, 0.2: mean 0.05, squares of deviations add up to 0.05
         "mean_gap": 0.05,
         "gap_variance": 0.05 / 3,
@@ -121,6 +123,7 @@ def test_summaries_of_columns_that_are_not_there_are_left_out():
         "pooled_loss",
         "worst_loss",
         "loss_variance",
+        "loss_variance_sample",
         "clients",
         "clients_without_test",
     }
@@ -192,9 +195,10 @@ def test_an_infinite_loss_is_summarised_without_a_warning():
 def test_a_single_client_has_no_sample_variance():
     summary = ClientFrame(rows().head(1)).summary()
     assert math.isnan(summary["gap_variance"])
+    assert math.isnan(summary["loss_variance_sample"])
     assert summary["gap_variance_pop"] == summary["accuracy_variance"] == 0
     assert summary["accuracy_jain"] == 1
-    assert summary.drop("gap_variance").notna().all()
+    assert summary.drop(["gap_variance", "loss_variance_sample"]).notna().all()
 
 
 def test_no_client_with_test_examples_gives_nan_without_a_warning():

@@ -62,7 +62,7 @@ def variance(values: ArrayLike) -> float:
 def sample_variance(values: ArrayLike) -> float:
     """Sample variance ``(1/(K-1)) sum_k (a_k - mean)^2``; NaN for a single client.
 
-    The measure of the EAGLE paper, over loss gaps.
+    The variance of the EAGLE paper (its Definition 1), of losses or of loss gaps.
     """
     vector = as_vector(values)
     return float(vector.var(ddof=1)) if vector.size > 1 else float("nan")

@@ -93,7 +93,7 @@ SUMMARIES: dict[str, Summary] = {
         "accuracy",
         "lower",
         spread.variance,
-        "population variance of the clients' accuracies, each client counting once, %^2",
+        "population variance (divisor K) of the clients' accuracies, each counting once, %^2",
     ),
     "accuracy_weighted_variance": Summary(
         "variance of the clients' accuracies weighted by their numbers of examples, %^2",
@@ -148,7 +148,13 @@ SUMMARIES: dict[str, Summary] = {
         "loss of the worst client",
     ),
     "loss_variance": _row(
-        "loss", "lower", spread.variance, "population variance of the clients' losses"
+        "loss", "lower", spread.variance, "population variance (divisor K) of the clients' losses"
+    ),
+    "loss_variance_sample": _row(
+        "loss",
+        "lower",
+        spread.sample_variance,
+        "sample variance (divisor K-1) of the clients' losses",
     ),
     "mean_gap": _row(
         "gap", "lower", spread.client_mean, "mean loss gap: loss minus best loss alone (L*)"
