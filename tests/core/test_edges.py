@@ -140,12 +140,13 @@ def test_a_reference_of_other_rounds_warns_and_keeps_the_result():
     assert longer.rounds == 3
 
 
-def result(gaps: list[float], rounds: int = 5) -> fp.Result:
+def result(gaps: list[float], rounds: int = 5, **record: str) -> fp.Result:
     count = len(gaps)
     numbers = {f"n_{split}": [10] * count for split in ("train", "validation", "test")}
     names = [f"client-{k}" for k in range(count)]
     table = {"client": names, **numbers, "test_loss": gaps, "test_lstar": [0.0] * count}
-    return fp.Result(pd.DataFrame(table), pd.DataFrame(), {"algorithm": "any"}, rounds)
+    settings = {"algorithm": "any", "record": record}
+    return fp.Result(pd.DataFrame(table), pd.DataFrame(), settings, rounds)
 
 
 def test_levelling_down_is_warned_of_against_a_reference():
@@ -154,6 +155,29 @@ def test_levelling_down_is_warned_of_against_a_reference():
         result([1.0, 0.9, 0.8]).warn_of_levelling_down(result([1.0, 0.5, 0.1]))
     # The worst gap falls: not levelled down, and not a word.
     result([0.9, 0.85, 0.8]).warn_of_levelling_down(result([1.0, 0.5, 0.1]))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "advice"),
+    [
+        ("eagle(lam=2)+prox", "lower lam"),
+        ("eagle(target_variance=0.01)", "raise target_variance"),
+        ("qffl(q=5)", "lower q"),
+        ("afl", "lower eta"),
+        ("fedfv", "raise alpha"),
+        ("fedeba", "raise tau"),
+        ("prac_fedeba_plus", "raise tau"),
+        ("fedavg", ""),
+        ("fedprox", ""),
+    ],
+)
+def test_the_advice_against_levelling_down_is_of_the_method_itself(algorithm, advice):
+    made = fp.Experiment(unlike_clients((9, 7)), "linear", algorithm)
+    record = made.describe()["record"]
+    assert record.get("softens", "") == advice
+    levelled = result([1.0, 0.9, 0.8], softens=advice)
+    with pytest.warns(UserWarning, match=f"{advice}$" if advice else r"smallest by \+0\.7$"):
+        levelled.warn_of_levelling_down(result([1.0, 0.5, 0.1]))
 
 
 @pytest.mark.filterwarnings("ignore:eagle")

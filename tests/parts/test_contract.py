@@ -48,6 +48,14 @@ def test_the_part_keeps_the_contract(part, check, trial):
     check(part, trial)
 
 
+@pytest.mark.parametrize("part", EXAMPLES)
+def test_the_advice_of_a_part_names_a_setting_of_its_own(part):
+    if part.softens:
+        direction, setting = part.softens.split()
+        assert direction in ("lower", "raise")
+        assert hasattr(part, setting)
+
+
 def test_variants_are_of_parts_in_the_table():
     assert set(VARIANTS) <= set(PARTS)
 

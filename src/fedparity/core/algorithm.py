@@ -98,6 +98,11 @@ class Algorithm:
         """Whether a part keeps the buffers on the clients."""
         return any(part.buffers == "local" for part in self.parts)
 
+    @property
+    def softens(self) -> str:
+        """What to change where a run levels down; empty if no part knows."""
+        return " or ".join(part.softens for part in self.parts if part.softens)
+
     def judge(
         self, losses: Tensor, output: Tensor, target: Tensor, view: Callable[[Tensor], Tensor]
     ) -> Tensor:

@@ -242,6 +242,7 @@ class Experiment:
             "engine": self.choice.name,
             "record": {
                 "written_as": self.algorithm.text,
+                **({"softens": soft} if (soft := self.algorithm.softens) else {}),
                 "engine_reason": self.choice.reason,
                 "federation": self.federation.fingerprint,
                 "clients": len(self.federation),

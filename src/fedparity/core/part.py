@@ -277,6 +277,11 @@ class Part:
         """Whether ``combine`` discards the aggregation weights."""
         return False
 
+    @property
+    def softens(self) -> str:
+        """What to change where a run levels down, such as ``lower lam``; empty if nothing does."""
+        return ""
+
     def neutral(self) -> Part | None:
         """Return the setting in which this part is uniform FedAvg, or None if there is none."""
         return None

@@ -58,6 +58,17 @@ class Result:
         return f"Result({what!r}, {len(self.clients)} clients, {self.rounds} rounds)"
 
     @property
+    def record(self) -> dict[str, Any]:
+        """What the run wrote down about itself."""
+        found: dict[str, Any] = self.settings.get("record") or {}
+        return found
+
+    @property
+    def softens(self) -> str:
+        """What to change in the algorithm if it levels down, such as ``lower lam``, or nothing."""
+        return str(self.record.get("softens", ""))
+
+    @property
     def frame(self) -> ClientFrame:
         """The clients as a frame that summarises and compares itself."""
         return ClientFrame(self.clients)
@@ -94,7 +105,8 @@ class Result:
             warnings.warn(
                 f"'{self.settings['algorithm']}' levels down against "
                 f"'{reference.settings['algorithm']}': the largest gap changes by "
-                f"{levelling.dW:+.3g} and the smallest by {levelling.dB:+.3g}; lower lam",
+                f"{levelling.dW:+.3g} and the smallest by {levelling.dB:+.3g}"
+                + (f"; {self.softens}" if self.softens else ""),
                 stacklevel=3,
             )
 

@@ -61,6 +61,10 @@ class AFL(Part):
     def reads(self) -> frozenset[Fact]:
         return frozenset({"loss"})
 
+    @property
+    def softens(self) -> str:
+        return "lower eta"
+
     def neutral(self) -> Part:
         return AFL(eta=0.0)
 

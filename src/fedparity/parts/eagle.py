@@ -98,6 +98,10 @@ class Eagle(Part):
         unused = "measure" if self.weights == "stale" else "finish"
         return super().hooks - {unused}
 
+    @property
+    def softens(self) -> str:
+        return "lower lam" if self.target_variance is None else "raise target_variance"
+
     def neutral(self) -> Part:
         return Eagle(lam=0.0)
 

@@ -50,6 +50,10 @@ class Entropy(Part):
     learns = "its update and its training loss"
     replaces = frozenset({"weigh"})
 
+    @property
+    def softens(self) -> str:
+        return "raise tau"
+
     def validate(self, ctx: Context) -> None:
         if self.prior == "uniform" and self.floor is not None and self.floor * ctx.cohort >= 1:
             raise InputError(

@@ -101,6 +101,10 @@ class FedFV(Part):
     def ignores_weights(self) -> bool:
         return self.mean == "uniform"
 
+    @property
+    def softens(self) -> str:
+        return "raise alpha"
+
     def neutral(self) -> Part:
         return FedFV(alpha=1.0, tau=0)
 

@@ -64,6 +64,10 @@ class QFFL(Part):
     def reads(self) -> frozenset[Fact]:
         return frozenset({"loss"})
 
+    @property
+    def softens(self) -> str:
+        return "lower q"
+
     def neutral(self) -> Part:
         return QFFL(q=0.0)
 
