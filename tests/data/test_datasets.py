@@ -37,6 +37,15 @@ def write_mnist(root, folder="MNIST/raw", train=40, test=20):
     return root
 
 
+def write_cifar10(root):
+    (root / "cifar-10-batches-bin").mkdir()
+    for batch in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
+        record = np.zeros((2, 3073), dtype=np.uint8)
+        record[:, 0] = [1, 9]
+        record[:, 1:1025] = 255  # the red plane comes first
+        (root / "cifar-10-batches-bin" / f"{batch}.bin").write_bytes(record.tobytes())
+
+
 def test_digits_are_scaled_to_one():
     made = datasets.digits().split("iid", clients=10)
     assert made.shape == (1, 8, 8)
@@ -270,6 +279,80 @@ def test_images_are_scaled_and_may_be_normalised(tmp_path, monkeypatch, at_once)
     assert pixels.std(correction=0) == pytest.approx(1, abs=1e-5)
 
 
+def all_of(made):
+    return torch.cat([made.train.x, made.validation.x, made.test.x])
+
+
+@pytest.mark.parametrize("at_once", [7, 1024])
+def test_pixels_may_be_normalised_one_by_one(tmp_path, monkeypatch, at_once):
+    for module in (dataset, images):
+        monkeypatch.setattr(module, "AT_ONCE", at_once)
+    write_mnist(tmp_path)
+    plain, each = (
+        load(text, tmp_path).split("iid", clients=1, official=True)
+        for text in ("mnist", "mnist(normalise=pixel)")
+    )
+    trained = 255 * torch.cat([plain.train.x, plain.validation.x]).double()
+    spread = trained.std(0, correction=0) + 0.001
+    wanted = (255 * all_of(plain).double() - trained.mean(0)) / spread
+    torch.testing.assert_close(all_of(each).double(), wanted, atol=1e-4, rtol=1e-5)
+
+
+def test_a_pixel_that_never_changes_is_zero(tmp_path):
+    write_cifar10(tmp_path)
+    made = load("cifar10(normalise=pixel)", tmp_path).split("iid", clients=2)
+    assert made.train.x.abs().max() < 1e-3  # of rounding: 0.001 of 255 divides it
+
+
+def test_channels_may_be_normalised_by_given_numbers(tmp_path):
+    write_cifar10(tmp_path)
+    text = "cifar10(normalise=[[0.5, 0.5, 0.25], [0.25, 0.5, 0.125]])"
+    made = load(text, tmp_path).split("iid", clients=2)
+    assert made.train.x[0].mean(dim=(1, 2)).tolist() == [2, -1, -2]
+    assert rebuild(made.recipe, tmp_path).fingerprint == made.fingerprint
+
+
+def test_chosen_classes_are_numbered_anew_and_normalised_like_all(tmp_path):
+    write_mnist(tmp_path)
+    whole = load("mnist(normalise=pixel)", tmp_path).split("by_class(classes=[6,2,0])")
+    made = load("mnist(normalise=pixel, classes=[6,2,0])", tmp_path).split("by_class")
+    assert (made.outputs, whole.outputs) == (3, 10)
+    assert made.train.y.tolist() == made.train.owner.tolist()
+    assert torch.equal(made.train.x, whole.train.x)
+    assert rebuild(made.recipe, tmp_path).fingerprint == made.fingerprint
+
+
+def test_the_official_test_images_may_be_left_out(tmp_path):
+    write_mnist(tmp_path, train=40, test=20)
+    data = load("mnist(part=train)", tmp_path)
+    assert len(data) == 40
+    assert data.recipe == "mnist(normalise=False, part='train')"
+    with pytest.raises(InputError, match="mnist has no official test part"):
+        data.split("iid", clients=2, official=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mnist(normalise=pixels)", "mnist: normalise should be true, false, pixel, or"),
+        ("mnist(normalise=[0.5, 0.5])", "mnist: normalise should be true, false, pixel, or"),
+        (
+            "mnist(normalise=[[0.5, 0.5], [1, 1]])",
+            "mnist: normalise takes 1 means and 1 deviations",
+        ),
+        ("mnist(normalise=[[0.5], [0]])", "1 deviations above 0"),
+        ("mnist(classes=[1, 11])", "mnist: class 11 does not occur"),
+        ("mnist(classes=[1, 1])", "classes must be different"),
+        ("mnist(part=test)", "mnist: part should be 'all' or 'train'"),
+    ],
+)
+def test_a_wrong_way_to_read_images_is_refused_in_one_line(tmp_path, text, message):
+    write_mnist(tmp_path)
+    with pytest.raises(InputError, match=message) as raised:
+        load(text, tmp_path)
+    assert "\n" not in str(raised.value)
+
+
 def test_images_and_labels_must_be_as_many(tmp_path):
     write_mnist(tmp_path)
     write_mnist(tmp_path / "other", train=30)
@@ -280,12 +363,7 @@ def test_images_and_labels_must_be_as_many(tmp_path):
 
 
 def test_cifar10_is_six_batches_of_which_the_last_is_test(tmp_path):
-    (tmp_path / "cifar-10-batches-bin").mkdir()
-    for batch in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
-        record = np.zeros((2, 3073), dtype=np.uint8)
-        record[:, 0] = [1, 9]
-        record[:, 1:1025] = 255  # the red plane comes first
-        (tmp_path / "cifar-10-batches-bin" / f"{batch}.bin").write_bytes(record.tobytes())
+    write_cifar10(tmp_path)
     data = datasets.cifar10(data_dir=tmp_path)
     assert data.held_out.tolist() == [False] * 10 + [True] * 2
     made = data.split("iid", clients=2)

@@ -55,7 +55,8 @@ class Dataset:
     pixels
         Whether ``x`` holds bytes of images.
     moments
-        Mean and standard deviation a channel, to be subtracted and divided by.
+        Mean and standard deviation of each channel ``[C, 1, 1]`` or pixel ``[C, H, W]``, to be
+        subtracted and divided by.
     recipe
         The specification that loads it again; ``None`` for a user's own arrays.
     """
@@ -198,7 +199,7 @@ class Dataset:
         values = x.numpy()
         mean = deviation = None
         if self.moments is not None:
-            mean, deviation = (m.astype(np.float32)[:, None, None] for m in self.moments)
+            mean, deviation = (m.astype(np.float32) for m in self.moments)
 
         def fill(block: int, _: None) -> None:
             these = slice(block * AT_ONCE, (block + 1) * AT_ONCE)

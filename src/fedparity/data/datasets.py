@@ -20,12 +20,20 @@ from fedparity.data import heart
 from fedparity.data.dataset import Dataset
 from fedparity.data.federation import numbered
 from fedparity.data.folder import find
-from fedparity.data.images import read_cifar10, read_femnist, read_mnist_like
+from fedparity.data.images import (
+    Normalise,
+    Reading,
+    read_cifar10,
+    read_femnist,
+    read_mnist_like,
+)
 from fedparity.data.synthetic import CLASSES, alpha_beta, eagle_clients
 from fedparity.errors import InputError
 
 Folder = Path | str | None
 Seed = Annotated[int, Field(ge=0)]
+Classes = tuple[int, ...] | None
+Published = Literal["all", "train"]
 
 
 @validate_call
@@ -121,51 +129,73 @@ def synthetic(
 
 
 @validate_call
-def mnist(normalise: bool = False, data_dir: Folder = None) -> Dataset:
+def mnist(
+    normalise: Normalise = False,
+    classes: Classes = None,
+    part: Published = "all",
+    data_dir: Folder = None,
+) -> Dataset:
     """70,000 handwritten digits of 28 x 28 pixels, 10,000 of them official test.
 
     Four idx files in ``MNIST/raw``, gzipped or not. ``normalise`` brings the training pixels to
-    mean 0 and standard deviation 1.
+    mean 0 and standard deviation 1, or each of them with ``normalise="pixel"``; ``classes`` are
+    those read, numbered anew from 0 in that order; ``part="train"`` leaves the official test
+    images out. See :class:`~fedparity.data.images.Reading`.
 
     References
     ----------
     LeCun, Bottou, Bengio, Haffner. Gradient-based learning applied to document recognition. 1998.
     """
     remedy = "get the four files of the MNIST database (LeCun, Cortes, Burges) as .gz"
-    return read_mnist_like("mnist", "MNIST/raw", remedy, normalise, data_dir)
+    return read_mnist_like(
+        "mnist", "MNIST/raw", remedy, Reading(normalise, classes, part), data_dir
+    )
 
 
 @validate_call
-def fashion_mnist(normalise: bool = False, data_dir: Folder = None) -> Dataset:
+def fashion_mnist(
+    normalise: Normalise = False,
+    classes: Classes = None,
+    part: Published = "all",
+    data_dir: Folder = None,
+) -> Dataset:
     """70,000 pieces of clothing of 28 x 28 pixels, 10,000 of them official test.
 
-    Four idx files in ``FashionMNIST/raw``, gzipped or not. ``normalise`` as for :func:`mnist`.
+    Four idx files in ``FashionMNIST/raw``, gzipped or not. Settings as for :func:`mnist`.
 
     References
     ----------
     Xiao, Rasul, Vollgraf. Fashion-MNIST: a novel image dataset. 2017.
     """
     remedy = "get the four .gz files of github.com/zalandoresearch/fashion-mnist"
-    return read_mnist_like("fashion_mnist", "FashionMNIST/raw", remedy, normalise, data_dir)
+    return read_mnist_like(
+        "fashion_mnist", "FashionMNIST/raw", remedy, Reading(normalise, classes, part), data_dir
+    )
 
 
 @validate_call
-def cifar10(normalise: bool = False, data_dir: Folder = None) -> Dataset:
+def cifar10(
+    normalise: Normalise = False,
+    classes: Classes = None,
+    part: Published = "all",
+    data_dir: Folder = None,
+) -> Dataset:
     """60,000 colour photographs of 32 x 32 pixels in 10 classes, 10,000 of them official test.
 
     Read from ``cifar-10-batches-bin`` or, where that is absent, ``cifar-10-batches-py``; the
-    latter's pickle files are read without unpickling. ``normalise`` acts a colour channel.
+    latter's pickle files are read without unpickling. Settings as for :func:`mnist`; ``normalise``
+    acts a colour channel, and takes the means and deviations of others' code as two lists.
 
     References
     ----------
     Krizhevsky. Learning multiple layers of features from tiny images. 2009.
     """
     remedy = "unpack CIFAR-10, binary or python version, from www.cs.toronto.edu/~kriz/cifar.html"
-    return read_cifar10(remedy, normalise, data_dir)
+    return read_cifar10(remedy, Reading(normalise, classes, part), data_dir)
 
 
 @validate_call
-def femnist(normalise: bool = False, data_dir: Folder = None) -> Dataset:
+def femnist(normalise: Normalise = False, data_dir: Folder = None) -> Dataset:
     """Handwritten digits and letters of 28 x 28 pixels, 62 classes, one natural client a writer.
 
     Read from ``femnist/femnist.npz``: bytes ``images`` [N, 28, 28], ``labels``, ``writer`` (a
@@ -177,7 +207,7 @@ def femnist(normalise: bool = False, data_dir: Folder = None) -> Dataset:
     Caldas et al. LEAF: a benchmark for federated settings. 2018.
     """
     remedy = "make it from NIST Special Database 19 with LEAF (github.com/TalwalkarLab/leaf)"
-    return read_femnist(remedy, normalise, data_dir)
+    return read_femnist(remedy, Reading(normalise), data_dir)
 
 
 @validate_call
