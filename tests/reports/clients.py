@@ -1,21 +1,22 @@
-"""Client frames written by hand, for the tests of reports."""
+"""Runs whose clients are written by hand, for the tests of reports."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from fedparity.metrics import ClientFrame
+from fedparity import Result
 
 
-def frame(
+def run(
     accuracy: list[float] | None = None,
     loss: list[float] | None = None,
     lstar: list[float] | None = None,
     *,
     n_test: list[int] | None = None,
     names: list[str] | None = None,
-) -> ClientFrame:
-    """Return a frame of as many clients as there are numbers, with 100 test examples each."""
+    **record: object,
+) -> Result:
+    """Return a run of as many clients as there are numbers, with 100 test examples each."""
     count = len(accuracy or loss or [])
     columns: dict[str, object] = {
         "client": names or [f"client-{k}" for k in range(count)],
@@ -28,4 +29,5 @@ def frame(
         columns["test_accuracy"] = accuracy
     if lstar is not None:
         columns["test_lstar"] = lstar
-    return ClientFrame(pd.DataFrame(columns))
+    settings = {"algorithm": "any", "record": record}
+    return Result(pd.DataFrame(columns), pd.DataFrame(), settings, rounds=5)

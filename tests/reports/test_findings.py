@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clients import frame
+from clients import run
 
 from fedparity.reports.findings import headlines, levelling
 
@@ -11,11 +11,11 @@ EQUAL = [1.0, 1.0, 1.0]
 
 def gapped(*gaps: float):
     """Return three clients with these loss gaps over an optimum of 1."""
-    return frame(None, [1 + gap for gap in gaps], EQUAL)
+    return run(None, [1 + gap for gap in gaps], EQUAL)
 
 
 def test_the_headline_counts_who_gains_and_names_who_pays_most():
-    told = headlines(frame([0.9, 0.7], [0.3, 0.8], [0.4, 0.2]))
+    told = headlines(run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2]))
     assert told[0].startswith("1 of 2 clients gain from joining")
     assert told[1] == (
         "client-1 pays most: its loss is 0.600 above the best it reaches alone (0.200)."
@@ -40,5 +40,5 @@ def test_who_helps_the_worst_client_does_not_level_down():
 
 
 def test_levelling_down_needs_gaps():
-    frames = {"fedavg": frame([0.9, 0.7]), "b": frame([0.8, 0.8])}
+    frames = {"fedavg": run([0.9, 0.7]), "b": run([0.8, 0.8])}
     assert levelling(frames, "fedavg").startswith("Levelling down cannot be judged")

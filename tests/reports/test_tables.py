@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 
-from clients import frame
+from clients import run
 from rich.console import Console
 
 from fedparity.reports.numbers import summaries
@@ -17,7 +17,7 @@ def line_of(text: str, start: str) -> str:
 
 
 def test_a_client_has_its_examples_accuracy_loss_optimum_and_gap(console, printed):
-    show_clients({"fedavg": frame([0.9, 0.7], [0.3, 0.8], [0.4, 0.2])}, console)
+    show_clients({"fedavg": run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2])}, console)
     # gaps: 0.3 - 0.4 = -0.1 and 0.8 - 0.2 = 0.6
     first, second = (line_of(printed(), f"client-{k}").split()[1:] for k in (0, 1))
     assert first == ["50/10/100", "0.400", "90.0", "0.300", "-0.100"]
@@ -26,25 +26,25 @@ def test_a_client_has_its_examples_accuracy_loss_optimum_and_gap(console, printe
 
 def test_the_worst_tenth_is_marked(console, printed):
     accuracies = [0.5 + k / 100 for k in range(20)]
-    show_clients({"fedavg": frame(accuracies)}, console)
+    show_clients({"fedavg": run(accuracies)}, console)
     rows = [line for line in printed().splitlines() if line.startswith("client-")]
     assert [row.split()[0] for row in rows if "▼" in row] == ["client-0", "client-1"]
 
 
 def test_a_single_client_is_its_own_worst_tenth(console, printed):
-    show_clients({"fedavg": frame([0.9])}, console)
+    show_clients({"fedavg": run([0.9])}, console)
     assert "90.0▼" in line_of(printed(), "client-0")
 
 
 def test_clients_with_few_test_examples_are_flagged_and_kept(console, printed):
-    show_clients({"fedavg": frame([1.0, 0.8], n_test=[3, 100])}, console)
+    show_clients({"fedavg": run([1.0, 0.8], n_test=[3, 100])}, console)
     assert "50/10/3?" in line_of(printed(), "client-0")
     assert "?" not in line_of(printed(), "client-1")
     assert "1 client has fewer than 25 test examples" in printed()
 
 
 def test_a_client_without_test_examples_has_dashes(console, printed):
-    numbers = frame([math.nan, 0.8], [math.nan, 0.3], [math.nan, 0.2], n_test=[0, 100])
+    numbers = run([math.nan, 0.8], [math.nan, 0.3], [math.nan, 0.2], n_test=[0, 100])
     show_clients({"fedavg": numbers}, console)
     assert line_of(printed(), "client-0").split()[2:] == ["-", "-", "-", "-"]
     assert "1 client has no test example" in printed()
@@ -53,14 +53,14 @@ def test_a_client_without_test_examples_has_dashes(console, printed):
 def test_a_long_federation_shows_the_worst_ten_and_the_best_five(console, printed):
     count = 60
     accuracies = [k / count for k in range(count)]
-    show_clients({"fedavg": frame(accuracies)}, console)
+    show_clients({"fedavg": run(accuracies)}, console)
     rows = [line.split()[0] for line in printed().splitlines() if line.startswith("client-")]
     assert rows == [f"client-{k}" for k in [*range(10), *range(55, 60)]]
     assert "45 more clients are between these" in printed()
 
 
 def test_names_are_data_and_not_markup(console, printed):
-    numbers = frame([0.5, 0.6], names=["[red]a[/red]", "[/]"])
+    numbers = run([0.5, 0.6], names=["[red]a[/red]", "[/]"])
     show({"[bold]x": numbers}, console)
     assert "[red]a[/red]" in printed()
     assert "[/]" in printed()
@@ -68,7 +68,7 @@ def test_names_are_data_and_not_markup(console, printed):
 
 
 def test_algorithms_stand_side_by_side_as_far_as_there_is_room():
-    frames = {name: frame([0.9, 0.7], [0.3, 0.8], [0.4, 0.2]) for name in "abcd"}
+    frames = {name: run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2]) for name in "abcd"}
     headers = {}
     for width in (60, 80, 140):
         console = Console(file=io.StringIO(), width=width, color_system=None)
@@ -81,13 +81,13 @@ def test_algorithms_stand_side_by_side_as_far_as_there_is_room():
 
 def test_a_terminal_without_unicode_gets_letters():
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    show({"fedavg": frame([0.9, 0.7], [0.3, 0.8], [0.4, 0.2])}, Console(file=file, width=80))
+    show({"fedavg": run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2])}, Console(file=file, width=80))
     file.flush()
     assert b"70.0v" in file.buffer.getvalue()
 
 
 def test_an_algorithm_has_the_summaries_of_its_clients(console, printed):
-    show_algorithms({"fedavg": frame([0.9, 0.7], [0.3, 0.8], [0.4, 0.2])}, console)
+    show_algorithms({"fedavg": run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2])}, console)
     # mean 80, worst 70, worst tenth 70, variance ((10)^2 + (10)^2) / 2 = 100;
     # gaps -0.1 and 0.6: sample variance 2 * 0.35^2 = 0.245, and one of two clients gains.
     assert line_of(printed(), "fedavg").split() == [
@@ -105,18 +105,18 @@ def test_an_algorithm_has_the_summaries_of_its_clients(console, printed):
 
 
 def test_the_best_of_a_column_is_marked(console, printed):
-    show_algorithms({"a": frame([0.9, 0.7]), "b": frame([0.8, 0.8])}, console)
+    show_algorithms({"a": run([0.9, 0.7]), "b": run([0.8, 0.8])}, console)
     # both have mean 80; b has the better worst client (80) and no variance
     assert line_of(printed(), "a ").split() == ["a", "80.0", "70.0", "70.0", "100.0"]
     assert line_of(printed(), "b ").split() == ["b", "80.0", "80.0*", "80.0*", "0.0*"]
 
 
 def test_a_regression_shows_losses():
-    columns = list(summaries({"fedavg": frame(None, [0.3, 0.8])}).columns)
+    columns = list(summaries({"fedavg": run(None, [0.3, 0.8])}).columns)
     assert columns == ["mean_loss", "worst_loss"]
 
 
 def test_without_lstar_there_are_no_gaps(console, printed):
-    show({"fedavg": frame([0.9, 0.7])}, console)
+    show({"fedavg": run([0.9, 0.7])}, console)
     assert "gap" not in printed()
     assert "L*" not in printed()

@@ -80,11 +80,10 @@ def _go(experiments: dict[str, Experiment], directory: Path) -> None:
     with at_work():
         for text, experiment in experiments.items():
             results[text] = _one(experiment, directory / slug(text), directory)
-    frames = {text: result.frame for text, result in results.items()}
     baseline = next((t for t, e in experiments.items() if not e.setup.algorithm.parts), None)
-    baseline = baseline or next(iter(frames))
+    baseline = baseline or next(iter(results))
     out.print()
-    show(frames, out, baseline)
+    show(results, out, baseline)
     if len({result.rounds for result in results.values()}) > 1:
         told = ", ".join(f"{text} {result.rounds}" for text, result in results.items())
         out.print(f"The runs ended after unequal numbers of rounds: {told}.", markup=False)

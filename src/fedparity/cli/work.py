@@ -93,7 +93,7 @@ def show_result(directory: Path) -> None:
 
     result, out = Result.load(directory), console()
     out.print()
-    show({str(result.settings["record"]["written_as"]): result.frame}, out)
+    show({str(result.settings["record"]["written_as"]): result}, out)
     for part, told in result.settings["record"].get("told", {}).items():
         numbers = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
         out.print(f"\n{part} at the end, on validation: {numbers}", markup=False)

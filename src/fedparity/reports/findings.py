@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from fedparity.core.result import Result
 from fedparity.metrics import ClientFrame, LevellingDown
-from fedparity.reports.numbers import FEW, Frames, has_gaps
+from fedparity.reports.numbers import FEW, Results, frames_of, has_gaps
 
 
-def headlines(frame: ClientFrame) -> list[str]:
+def headlines(result: Result) -> list[str]:
     """Return what the clients of one run got, in a few sentences."""
-    return [*_gains(frame), *_accuracies(frame), *cautions(frame)]
+    frame = result.frame
+    return [*_gains(frame), *_accuracies(frame), *cautions({"": result})]
 
 
-def cautions(frame: ClientFrame) -> list[str]:
+def cautions(results: Results) -> list[str]:
     """Return what a reader of the numbers should know."""
-    tested = frame.by_client["n_test"]
+    tested = next(iter(results.values())).clients["n_test"]
     few, none = int(((tested < FEW) & (tested > 0)).sum()), int((tested == 0).sum())
     found = []
     if few:
@@ -26,8 +28,9 @@ def cautions(frame: ClientFrame) -> list[str]:
     return found
 
 
-def levelling(frames: Frames, baseline: str) -> str:
+def levelling(results: Results, baseline: str) -> str:
     """Say in one sentence which algorithms levelled down against the baseline, if any."""
+    frames = frames_of(results)
     verdicts: dict[str, LevellingDown] = {}
     for name, frame in frames.items():
         found = frame.compare(frames[baseline]).levelling if name != baseline else None

@@ -14,7 +14,17 @@ from fedparity.core.result import Result
 from fedparity.core.rundir import RunDir
 from fedparity.reports import numbers
 from fedparity.reports.findings import cautions, headlines, levelling
-from fedparity.reports.numbers import FEW, Frames, Marked, Row, has_accuracy, has_gaps, number
+from fedparity.reports.numbers import (
+    FEW,
+    Frames,
+    Marked,
+    Results,
+    Row,
+    frames_of,
+    has_accuracy,
+    has_gaps,
+    number,
+)
 from fedparity.reports.svg import COLOURS, Line, chart
 
 MOST = 200
@@ -46,8 +56,6 @@ span.key { display: inline-block; width: 1.2rem; border-top: 3px solid;
   margin: 0 .3rem .2rem 1rem; }
 """
 
-Results = Mapping[str, Result]
-
 
 def write(result: Result) -> None:
     """Write ``report.html`` of a run into its directory."""
@@ -65,18 +73,17 @@ def write_page(file: Path, text: str) -> None:
 
 def page(results: Results, baseline: str | None = None) -> str:
     """Return the page: findings, one row an algorithm, curves, one row a client, settings."""
-    frames = {name: result.frame for name, result in results.items()}
     title = ", ".join(results)
     first = next(iter(results.values()))
     body = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="about">{escape(_about(first))}</p>',
-        *_findings(frames, baseline),
+        *_findings(results, baseline),
         "<h2>All clients together</h2>",
-        *_algorithms(frames),
+        *_algorithms(results),
         *_curves(results),
         "<h2>Client by client</h2>",
-        *_clients(frames),
+        *_clients(results),
         "<h2>Settings</h2>",
         *_settings(first.settings, comparing=len(results) > 1),
     ]
@@ -97,18 +104,18 @@ def _about(result: Result) -> str:
     return f"{len(result.clients)} clients of {dealt}; {model}; {result.rounds} rounds"
 
 
-def _findings(frames: Frames, baseline: str | None) -> Iterator[str]:
-    if len(frames) == 1:
-        sentences = headlines(next(iter(frames.values())))
+def _findings(results: Results, baseline: str | None) -> Iterator[str]:
+    if len(results) == 1:
+        sentences = headlines(next(iter(results.values())))
     else:
-        sentences = cautions(next(iter(frames.values())))
+        sentences = cautions(results)
         if baseline is not None:
-            sentences = [levelling(frames, baseline), *sentences]
+            sentences = [levelling(results, baseline), *sentences]
     yield from (f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 
-def _algorithms(frames: Frames) -> Iterator[str]:
-    table = numbers.summaries(frames)
+def _algorithms(results: Results) -> Iterator[str]:
+    table = numbers.summaries(results)
     heads = (escape(numbers.COLUMNS[column]).replace("\n", "<br>") for column in table.columns)
     above = "".join(f"<th>{head}</th>" for head in heads)
     yield f'<div class="wide"><table><thead><tr><th>algorithm</th>{above}</tr></thead><tbody>'
@@ -153,7 +160,8 @@ def _course(
     return [*mean.index], [*(scale * mean)], [*(scale * worst)], metric
 
 
-def _clients(frames: Frames) -> Iterator[str]:
+def _clients(results: Results) -> Iterator[str]:
+    frames = frames_of(results)
     first = next(iter(frames.values()))
     gaps, accuracy = has_gaps(frames), has_accuracy(frames)
     columns = ["accuracy, %"] * accuracy + ["loss"] + ["gap"] * gaps

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from fedparity.core.result import Result
 from fedparity.metrics import SUMMARIES, ClientFrame
 
 FEW = 25
@@ -29,6 +30,8 @@ COLUMNS = {
 }
 """The summaries that reports show, with their headings."""
 
+Results = Mapping[str, Result]
+"""Runs by the names under which they are shown."""
 Frames = Mapping[str, ClientFrame]
 Row = Mapping[Hashable, Any]
 """What a frame tells of one client."""
@@ -50,8 +53,14 @@ class Marked(NamedTuple):
     """The one with the largest loss gap."""
 
 
-def summaries(frames: Frames) -> pd.DataFrame:
+def frames_of(results: Results) -> Frames:
+    """Return the clients of each run."""
+    return {name: result.frame for name, result in results.items()}
+
+
+def summaries(results: Results) -> pd.DataFrame:
     """Return one row an algorithm: accuracies or else losses, and gaps where there are any."""
+    frames = frames_of(results)
     hidden = {"mean_loss", "worst_loss"} if has_accuracy(frames) else set()
     if not has_gaps(frames):
         hidden |= {"gap_variance", "max_gap", "min_gap", "gain_share"}

@@ -13,7 +13,17 @@ from rich.text import Text
 
 from fedparity.reports import numbers
 from fedparity.reports.findings import cautions, levelling
-from fedparity.reports.numbers import FEW, Frames, Marked, Row, has_accuracy, has_gaps, number
+from fedparity.reports.numbers import (
+    FEW,
+    Frames,
+    Marked,
+    Results,
+    Row,
+    frames_of,
+    has_accuracy,
+    has_gaps,
+    number,
+)
 
 MANY = 40
 """Clients up to which all are shown."""
@@ -29,18 +39,19 @@ MARKS = {"low": "▼", "gap": "▲", "few": "?"}
 ASCII = {"low": "v", "gap": "^", "few": "?"}
 
 
-def show(frames: Frames, console: Console, baseline: str | None = None) -> None:
+def show(results: Results, console: Console, baseline: str | None = None) -> None:
     """Print both tables, and the sentence on levelling down where there is a baseline."""
-    show_clients(frames, console)
+    show_clients(results, console)
     console.print()
-    show_algorithms(frames, console)
-    if baseline is not None and len(frames) > 1:
+    show_algorithms(results, console)
+    if baseline is not None and len(results) > 1:
         console.print()
-        console.print(escape(levelling(frames, baseline)), highlight=False)
+        console.print(escape(levelling(results, baseline)), highlight=False)
 
 
-def show_clients(frames: Frames, console: Console) -> None:
+def show_clients(results: Results, console: Console) -> None:
     """Print one row a client; algorithms stand side by side as far as there is room."""
+    frames = frames_of(results)
     names = list(frames)
     first = frames[names[0]]
     rows = numbers.chosen(first, MANY, WORST, BEST)
@@ -51,7 +62,7 @@ def show_clients(frames: Frames, console: Console) -> None:
         block = {name: frames[name] for name in names[start : start + together]}
         console.print(_clients_table(block, rows, _marks(console)))
         console.print()
-    lines = [_definition(frames, _marks(console)), *cautions(first)]
+    lines = [_definition(frames, _marks(console)), *cautions(results)]
     if len(rows) < len(first):
         lines.insert(
             0,
@@ -62,9 +73,9 @@ def show_clients(frames: Frames, console: Console) -> None:
         console.print(escape(line), style="dim", highlight=False)
 
 
-def show_algorithms(frames: Frames, console: Console) -> None:
+def show_algorithms(results: Results, console: Console) -> None:
     """Print one row an algorithm, the best value of each column marked."""
-    table = numbers.summaries(frames)
+    table = numbers.summaries(results)
     view = _plain_table()
     view.add_column("\nalgorithm", overflow="fold")
     for column in table.columns:
@@ -74,7 +85,7 @@ def show_algorithms(frames: Frames, console: Console) -> None:
         view.add_row(escape(str(name)), *(_summary_cell(cell) for cell in cells))
     console.print(view)
     console.print()
-    mark = "* best of the column. " if len(frames) > 1 else ""
+    mark = "* best of the column. " if len(results) > 1 else ""
     console.print(escape(mark + numbers.definitions(table)), style="dim", highlight=False)
 
 
