@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import fedparity as fp
 from fedparity.cli.flags import FLAGS, settings_from
 from fedparity.cli.work import free, slug
 from fedparity.core.conditions import Conditions
+from fedparity.core.lock import held
 from fedparity.core.solver import Solver
 from fedparity.data.recipe import Recipe
 
@@ -224,6 +226,20 @@ def test_a_comparison_goes_on_where_it_was_left(cli):
     assert done.code == 0, done.err
     assert Path("all/fedavg/clients.parquet").stat().st_mtime_ns == kept
     pd.testing.assert_frame_equal(pd.read_parquet("all/afl/clients.parquet"), before)
+
+
+def test_a_directory_in_use_is_refused_with_who_uses_it(cli):
+    assert cli("compare", *DIGITS, "--algorithms", "fedavg", "--out", "all").code == 0
+    more = ("--algorithms", "fedavg", "--out", "new")
+    asked = [("compare", *DIGITS, *more), ("run", *DIGITS, "--out", "new"), ("resume", "all")]
+    with held(Path("all"), "another one"), held(Path("new"), "another one"):
+        for words in asked:
+            done = cli(*words)
+            assert done.code == 2
+            assert f"is in use by fedparity (pid {os.getpid()} on " in done.err
+            assert "another one" in done.err
+            assert done.err.count("\n") == 1
+    assert [cli(*words).code for words in asked[1:]] == [0, 0]
 
 
 def test_ctrl_c_saves_and_tells_how_to_go_on(tmp_path):

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from victim import ROUNDS, experiment
+from victim import ROUNDS, VICTIM, experiment, launched, wait_for
 
-VICTIM = str(Path(__file__).with_name("victim.py"))
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 
 
@@ -23,28 +22,6 @@ def whole(tmp_path_factory) -> dict[str, torch.Tensor]:
     folder = tmp_path_factory.mktemp("whole") / "run"
     experiment().run(out=folder)
     return load_file(folder / "model.safetensors")
-
-
-def launched(folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, VICTIM, str(folder), "wait"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for(process: subprocess.Popen[str], round: int) -> None:
-    """Read what the process says until it has finished this round of its rounds."""
-    assert process.stdout is not None
-    said = []
-    for line in process.stdout:
-        said.append(int(line))
-        # L* is told first, up to 3; then the rounds from 0.
-        if said[-1] == round and round > 3:
-            return
-    pytest.fail(f"the run ended after {said}: {process.communicate()[1]}")
 
 
 def same(folder: Path, whole: dict[str, torch.Tensor]) -> None:

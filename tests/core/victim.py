@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from fedparity.core.solver import Solver
 from fedparity.testing import unlike_clients
 
 ROUNDS = 40
+VICTIM = __file__
 
 
 def experiment(rounds: int = ROUNDS) -> Experiment:
@@ -40,6 +42,29 @@ class Telling(Silent):
         print(done, flush=True)
         if done == 20:
             sys.stdin.readline()
+
+
+def launched(folder: Path) -> subprocess.Popen[str]:
+    """Start this file as a process of its own, which waits after round 20 for a line."""
+    return subprocess.Popen(
+        [sys.executable, VICTIM, str(folder), "wait"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(process: subprocess.Popen[str], round: int) -> None:
+    """Read what the process says until it has finished this round of its rounds."""
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(int(line))
+        # L* is told first, up to 3; then the rounds from 0.
+        if said[-1] == round and round > 3:
+            return
+    raise AssertionError(f"the run ended after {said}: {process.communicate()[1]}")
 
 
 def main(folder: str, how: str) -> None:

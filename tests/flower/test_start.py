@@ -264,3 +264,18 @@ def test_without_flower_the_remedy_is_told(monkeypatch):
     for make in (lambda: make_server_app({}), lambda: make_client_app({}, lambda client: None)):
         with pytest.raises(InputError, match=r'pip install "fedparity\[flower\]"'):
             make()
+
+
+def test_a_run_holds_its_directory_against_a_second_server(tmp_path):
+    deployment, refused = Deployment(tmp_path, QUICK), []
+
+    def fault(client, asked, reply):
+        if asked.metadata.message_type == "train":
+            for resume in (False, True):
+                with pytest.raises(InputError, match="is in use by fedparity") as error:
+                    deployment.run(resume=resume)
+                refused.append(error)
+        return reply
+
+    assert deployment.run(fault=fault).rounds == 1
+    assert refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,10 @@ def start(
             f"{directory}', or choose another directory"
         )
     RunDir(directory).require_unused()
-    directory.mkdir(parents=True, exist_ok=True)
-    kept = {"algorithms": list(algorithms), **settings}
-    (directory / FILE).write_text(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
-    _go(experiments, directory)
+    with _held(directory, algorithms):
+        kept = {"algorithms": list(algorithms), **settings}
+        (directory / FILE).write_text(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+        _go(experiments, directory)
 
 
 def resume(directory: Path, rounds: int | None, data_dir: Path | None) -> None:
@@ -45,13 +46,23 @@ def resume(directory: Path, rounds: int | None, data_dir: Path | None) -> None:
     from fedparity.core.rundir import read_yaml
 
     settings = read_yaml(directory / FILE)
-    if rounds is not None:
-        settings["rounds"] = rounds
-        (directory / FILE).write_text(yaml.safe_dump(settings, sort_keys=False))
     algorithms = settings.pop("algorithms", None)
     if not isinstance(algorithms, list):
         raise InputError(f"{directory / FILE} names no algorithms")
-    _go(_experiments(settings, [str(text) for text in algorithms], data_dir), directory)
+    chosen = [str(text) for text in algorithms]
+    with _held(directory, chosen):
+        if rounds is not None:
+            settings["rounds"] = rounds
+            kept = {"algorithms": algorithms, **settings}
+            (directory / FILE).write_text(yaml.safe_dump(kept, sort_keys=False))
+        _go(_experiments(settings, chosen, data_dir), directory)
+
+
+def _held(directory: Path, algorithms: Sequence[str]) -> AbstractContextManager[None]:
+    """Hold the whole comparison: between two of its runs, none of its directories is locked."""
+    from fedparity.core.rundir import RunDir
+
+    return RunDir(directory).held(f"a comparison of {', '.join(algorithms)}")
 
 
 def _experiments(

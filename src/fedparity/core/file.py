@@ -130,7 +130,9 @@ def resume(
     watch: Watcher | None = None,
 ) -> Result:
     """Go on with the run in a directory from its last checkpoint, to ``rounds`` if given."""
-    settings = RunDir(directory).settings()
+    folder = RunDir(directory)
+    settings = folder.settings()
+    folder.require_free()  # before data are read
     if settings.get("engine") == "flower":
         raise InputError(
             f"the run in {directory} is one of a Flower federation: go on with it by 'flwr run' "

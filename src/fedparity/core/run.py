@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -81,17 +81,26 @@ class Run:
     def start(self) -> Result:
         """Run from the first round."""
         if self.folder is not None:
-            self.folder.create(self.experiment.describe())
-        with intraop(1), self._shown():
+            self.folder.require_unused()
+        with self._held(), intraop(1), self._shown():
+            if self.folder is not None:
+                self.folder.create(self.experiment.describe())
             return self._go(resumed=False)
 
     def resume(self) -> Result:
         """Go on from the last checkpoint, or from the start if the run never wrote one."""
         assert self.folder is not None
-        if not self.folder.has_checkpoint():
-            self.folder.check(self.experiment.describe())
-        with intraop(1), self._shown():
+        self.folder.settings()  # refuses a directory that holds no run
+        with self._held(), intraop(1), self._shown():
+            if not self.folder.has_checkpoint():
+                self.folder.check(self.experiment.describe())
             return self._go(resumed=True)
+
+    def _held(self) -> AbstractContextManager[None]:
+        """Hold the run directory, if there is one: nobody else writes to it meanwhile."""
+        if self.folder is None:
+            return nullcontext()
+        return self.folder.held(self.experiment.setup.algorithm.text)
 
     @contextmanager
     def _shown(self) -> Iterator[None]:

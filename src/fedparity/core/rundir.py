@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
 
+from fedparity.core import lock
 from fedparity.core.history import History
 from fedparity.core.state import RunState, old
 from fedparity.errors import InputError
@@ -39,21 +41,35 @@ class RunDir:
         self.pieces = self.path / "history"
         self._noting: io.BufferedWriter | None = None
 
+    def held(self, what: str) -> AbstractContextManager[None]:
+        """Hold the lock on the directory; one that another process writes to is refused."""
+        return lock.held(self.path, what)
+
+    def require_free(self) -> None:
+        """Refuse a directory that another process writes to."""
+        lock.require_free(self.path)
+
     def create(self, settings: dict[str, Any]) -> None:
-        """Make the directory for a new run; one that holds a run is refused."""
-        self.require_unused()
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Begin a new run in the directory, whose lock is held; one that holds a run is refused."""
+        self._require_empty()
         self._write(settings)
 
     def require_unused(self) -> None:
-        """Refuse a directory that holds a run, or anything else."""
+        """Refuse a directory that is in use, holds a run, or anything else."""
+        self.require_free()
+        self._require_empty()
+
+    def _require_empty(self) -> None:
         if self.experiment.exists():
             raise InputError(
                 f"{self.path} already holds a run: resume it with 'fedparity resume {self.path}', "
                 "or choose another directory"
             )
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if self.path.exists() and not (self.path.is_dir() and self._names() <= {lock.LOCK}):
             raise InputError(f"{self.path} is not an empty directory: choose another one")
+
+    def _names(self) -> set[str]:
+        return {file.name for file in self.path.iterdir()}
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the run."""

@@ -78,8 +78,11 @@ def serve(
     roster = Roster(grid, config.clients, agreed(settings, task))
     name = secrets.token_hex(16)
     file = config.out / SITES
-    if not config.resume:
-        RunDir(config.out).require_unused()
+    folder = RunDir(config.out)
+    if config.resume:
+        folder.require_free()
+    else:
+        folder.require_unused()
     if config.resume and file.exists():
         name, roster.facts = read_sites(file, config)
         enough = config.min_replies or int(settings.get("min_replies", 1))
