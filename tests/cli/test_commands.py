@@ -192,6 +192,40 @@ def test_algorithms_are_compared_on_the_same_federation(cli):
     assert records[0]["federation"] == records[1]["federation"]
 
 
+def weightings(directory: str) -> dict[str, str]:
+    """Return by what each run of a comparison really weighed its clients."""
+    files = Path(directory).glob("*/experiment.yaml")
+    return {
+        file.parent.name: yaml.safe_load(file.read_text())["record"]["weights"] for file in files
+    }
+
+
+def test_a_comparison_with_a_uniform_method_is_uniform_for_all(cli):
+    done = cli("compare", *DIGITS, "--algorithms", "fedavg,fedprox,eagle", "--out", "all")
+    assert weightings("all") == {"fedavg": "uniform", "fedprox": "uniform", "eagle": "uniform"}
+    assert "All with uniform weights" in done.out
+    assert "All with uniform weights" in Path("all/report.html").read_text()
+    assert yaml.safe_load(Path("all/comparison.yaml").read_text())["weighting"] == "uniform"
+
+
+def test_a_comparison_whose_methods_take_any_weights_has_those_of_the_experiment(cli):
+    done = cli("compare", *DIGITS, "--algorithms", "fedavg,fedprox", "--out", "all")
+    assert weightings("all") == {"fedavg": "size", "fedprox": "size"}
+    assert "All with weights by size" in done.out
+
+
+def test_a_weighting_that_is_asked_for_is_kept_and_who_cannot_follow_is_named(cli):
+    given = ("--weighting", "size", "--algorithms", "fedavg,qffl(by_size=true),qffl,local")
+    done = cli("compare", *DIGITS, *given, "--out", "all")
+    found = weightings("all")
+    assert found == {"fedavg": "size", "qffl-by_sizetrue": "size", "qffl": "uniform"} | {
+        "local": "none"
+    }
+    told = " ".join(done.out.split())
+    assert "Not all with the same weights" in told
+    assert "by size: fedavg, qffl(by_size=true); uniform: qffl." in told
+
+
 def test_a_run_goes_further(cli):
     assert cli("run", *DIGITS, "--algorithm", "afl", "--out", "short").code == 0
     assert cli("resume", "short", "--rounds", "6").code == 0

@@ -140,6 +140,13 @@ def test_a_reference_of_other_rounds_warns_and_keeps_the_result():
     assert longer.rounds == 3
 
 
+def test_a_reference_of_other_weights_is_no_reference():
+    # Levelled down by the numbers, but the reference weighed by size.
+    levelled = result([1.0, 0.9, 0.8], weights="uniform")
+    with pytest.warns(UserWarning, match="run the reference with weighting='uniform'"):
+        levelled.warn_of_levelling_down(result([1.0, 0.5, 0.1], weights="size"))
+
+
 def result(gaps: list[float], rounds: int = 5, **record: str) -> fp.Result:
     count = len(gaps)
     numbers = {f"n_{split}": [10] * count for split in ("train", "validation", "test")}

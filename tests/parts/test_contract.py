@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
+import torch
 from scripted import small_net
 
 import fedparity as fp
 from fedparity.errors import InputError
 from fedparity.parts import PARTS
-from fedparity.testing import CHECKS, Trial, unlike_clients
+from fedparity.testing import CHECKS, Bench, Trial, unlike_clients
 from fedparity.testing.checks import check_engines, check_finite, check_replies, check_resume
 
 VARIANTS: dict[str, list[dict[str, object]]] = {
@@ -46,6 +47,24 @@ def trial() -> Trial:
 @pytest.mark.parametrize("part", EXAMPLES)
 def test_the_part_keeps_the_contract(part, check, trial):
     check(part, trial)
+
+
+@pytest.mark.parametrize("part", EXAMPLES)
+def test_a_part_says_truly_whether_it_keeps_the_weights_it_is_given(part, unlike):
+    if part.alone:
+        return
+
+    def moved(weighting: str) -> torch.Tensor:
+        known = {"solver": fp.Solver(lr=0.1, steps=1), "lstar": "best_validation(rounds=1)"}
+        made = fp.Experiment(
+            unlike, small_net, [part], weighting=weighting, dtype="float64", **known
+        )
+        bench = Bench(made)
+        bench.advance()
+        return bench.server.x
+
+    same = torch.equal(moved("size"), moved("uniform"))
+    assert same == (part.own_weights is not None)
 
 
 @pytest.mark.parametrize("part", EXAMPLES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clients import run
 
-from fedparity.reports.findings import headlines, levelling
+from fedparity.reports.findings import headlines, levelling, weights
 
 EQUAL = [1.0, 1.0, 1.0]
 
@@ -32,6 +32,22 @@ def test_who_only_harms_the_best_client_levels_down():
     frames = {"fedavg": gapped(0, 1, 2), "b": gapped(0.5, 1, 2)}
     told = levelling(frames, "fedavg")
     assert told.startswith("Levelled down against fedavg: b (largest gap +0.000, smallest gap +0.5")
+
+
+def test_who_levels_down_is_told_the_setting_of_the_method():
+    levelled = run(None, [1.5, 2.0, 3.0], EQUAL, softens="lower q")
+    told = levelling({"fedavg": gapped(0, 1, 2), "b": levelled}, "fedavg")
+    assert "b (largest gap +0.000, smallest gap +0.500; lower q)" in told
+
+
+def test_one_weighting_for_all_is_said():
+    uniform, by_size = run([0.9], weights="uniform"), run([0.9], weights="size")
+    alone = run([0.9], weights="none")
+    assert weights({"a": uniform, "b": uniform, "c": alone}).startswith("All with uniform weights")
+    assert weights({"a": by_size, "b": by_size}).startswith("All with weights by size")
+    told = weights({"fedavg": by_size, "a": uniform, "b": uniform})
+    assert told.endswith("by size: fedavg; uniform: a, b.")
+    assert weights({"a": uniform}) == weights({"a": uniform, "b": alone}) == ""
 
 
 def test_who_helps_the_worst_client_does_not_level_down():

@@ -26,6 +26,7 @@ def start(
 
     from fedparity.core.rundir import RunDir
 
+    settings = _weighed(settings, algorithms)
     experiments = _experiments(settings, algorithms, data_dir)
     if (directory / FILE).exists():
         raise InputError(
@@ -63,6 +64,22 @@ def _held(directory: Path, algorithms: Sequence[str]) -> AbstractContextManager[
     from fedparity.core.rundir import RunDir
 
     return RunDir(directory).held(f"a comparison of {', '.join(algorithms)}")
+
+
+def _weighed(settings: Settings, algorithms: Sequence[str]) -> Settings:
+    """Return the settings with one weighting for all: that of methods that have their own.
+
+    A uniform method beside a FedAvg by size would differ in two things at once. Settings that name
+    a weighting are kept; methods that cannot follow it are told of in the report.
+    """
+    from fedparity.recipes import algorithm
+
+    if settings.get("weighting") is not None:
+        return settings
+    own = {found for text in algorithms if (found := algorithm(text).own_weights)}
+    if not own:
+        return settings
+    return {**settings, "weighting": "uniform" if "uniform" in own else "size"}
 
 
 def _experiments(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from fedparity.core.part import AFTER, Context, Fact, Part, Tensors
+from fedparity.core.part import AFTER, Context, Fact, Part, Tensors, Weights
 from fedparity.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,6 +97,16 @@ class Algorithm:
     def local_buffers(self) -> bool:
         """Whether a part keeps the buffers on the clients."""
         return any(part.buffers == "local" for part in self.parts)
+
+    @property
+    def alone(self) -> bool:
+        """Whether each client trains alone."""
+        return any(part.alone for part in self.parts)
+
+    @property
+    def own_weights(self) -> Weights | None:
+        """What clients are weighed by whatever the experiment says; None where it decides."""
+        return next((part.own_weights for part in self.parts if part.own_weights), None)
 
     @property
     def softens(self) -> str:

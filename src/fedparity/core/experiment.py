@@ -184,6 +184,13 @@ class Experiment:
         return self.conditions.sampling == "uniform"
 
     @property
+    def weights(self) -> str:
+        """What clients really weigh by: ``size``, ``uniform``, or ``none`` if each trains alone."""
+        if self.setup.algorithm.alone:
+            return "none"
+        return self.setup.algorithm.own_weights or ("size" if self.by_size else "uniform")
+
+    @property
     def evaluation_interval(self) -> int:
         """Rounds between evaluations."""
         return self.conditions.evaluate_every or max(1, self.rounds // 20)
@@ -242,6 +249,7 @@ class Experiment:
             "engine": self.choice.name,
             "record": {
                 "written_as": self.algorithm.text,
+                "weights": self.weights,
                 **({"softens": soft} if (soft := self.algorithm.softens) else {}),
                 "engine_reason": self.choice.reason,
                 "federation": self.federation.fingerprint,

@@ -22,6 +22,8 @@ from fedparity.errors import FedparityError
 
 Tensors = Mapping[str, Tensor]
 Fact = Literal["loss", "grad", "validation_loss", "lstar", "first", "end_loss"]
+Weights = Literal["size", "uniform"]
+"""Weights of clients before losses or gaps speak: by their examples, or all alike."""
 AFTER: frozenset[Fact] = frozenset({"first", "end_loss"})
 """Facts of local training, known at its end."""
 
@@ -253,6 +255,8 @@ class Part:
     """Whether clients run the local training loop; False where ``finish`` makes the update."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Conditions of the experiment: ``full_participation``, ``plain_sgd``."""
+    alone: ClassVar[bool] = False
+    """Whether each client trains alone: nothing is averaged, so nobody gains or pays by joining."""
     buffers: ClassVar[Literal["local", None]] = None
     """``local``: this part keeps buffers on the client whatever the experiment says."""
     overwrites: ClassVar[frozenset[str]] = frozenset()
@@ -276,6 +280,12 @@ class Part:
     def ignores_weights(self) -> bool:
         """Whether ``combine`` discards the aggregation weights."""
         return False
+
+    @property
+    def own_weights(self) -> Weights | None:
+        """What the part weighs clients by that discards the weights it is given, else None."""
+        discards = "weigh" in self.replaces or self.ignores_weights
+        return "uniform" if discards else None
 
     @property
     def softens(self) -> str:

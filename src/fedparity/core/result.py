@@ -64,6 +64,12 @@ class Result:
         return found
 
     @property
+    def weights(self) -> str | None:
+        """What clients weigh by: ``size``, ``uniform``, or None where nothing is averaged."""
+        found = self.record.get("weights", "none")
+        return None if found == "none" else str(found)
+
+    @property
     def softens(self) -> str:
         """What to change in the algorithm if it levels down, such as ``lower lam``, or nothing."""
         return str(self.record.get("softens", ""))
@@ -97,6 +103,14 @@ class Result:
             warnings.warn(
                 f"the reference ran {reference.rounds} rounds and this run {self.rounds}: "
                 "levelling down is judged at the same round budget",
+                stacklevel=3,
+            )
+            return
+        theirs, ours = reference.weights, self.weights
+        if theirs and ours and theirs != ours:
+            warnings.warn(
+                f"the reference has {theirs} weights and this run {ours} ones: levelling down is "
+                f"judged under the same weights; run the reference with weighting='{ours}'",
                 stacklevel=3,
             )
             return

@@ -9,7 +9,17 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
+from fedparity.core.part import (
+    STRICT,
+    Client,
+    Context,
+    Fact,
+    Finish,
+    Part,
+    Tensors,
+    Weights,
+    stacked,
+)
 from fedparity.core.simplex import project
 
 
@@ -60,6 +70,10 @@ class AFL(Part):
     @property
     def reads(self) -> frozenset[Fact]:
         return frozenset({"loss"})
+
+    @property
+    def own_weights(self) -> Weights:
+        return self.initial
 
     @property
     def softens(self) -> str:

@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Context, Part
+from fedparity.core.part import STRICT, Context, Part, Weights
 from fedparity.errors import InputError
 
 Annealing = Literal["none", "linear", "concave", "convex"]
@@ -49,6 +49,10 @@ class Entropy(Part):
     equalises = "loss (loss parity)"
     learns = "its update and its training loss"
     replaces = frozenset({"weigh"})
+
+    @property
+    def own_weights(self) -> Weights:
+        return self.prior
 
     @property
     def softens(self) -> str:

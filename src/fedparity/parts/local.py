@@ -28,6 +28,7 @@ class Local(Part):
     name = "local"
     paper = "-"
     learns = "nothing"
+    alone = True
     buffers = "local"
 
     def init_client(self, x: Tensor, layout: Layout) -> Tensors:

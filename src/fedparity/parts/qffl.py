@@ -9,7 +9,17 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
+from fedparity.core.part import (
+    STRICT,
+    Client,
+    Context,
+    Fact,
+    Finish,
+    Part,
+    Tensors,
+    Weights,
+    stacked,
+)
 from fedparity.errors import InputError
 from fedparity.parts.bn import BN
 
@@ -63,6 +73,10 @@ class QFFL(Part):
     @property
     def reads(self) -> frozenset[Fact]:
         return frozenset({"loss"})
+
+    @property
+    def own_weights(self) -> Weights:
+        return "size" if self.by_size else "uniform"
 
     @property
     def softens(self) -> str:

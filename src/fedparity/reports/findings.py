@@ -28,6 +28,22 @@ def cautions(results: Results) -> list[str]:
     return found
 
 
+def weights(results: Results) -> str:
+    """Say by what the compared algorithms weigh clients, and whether it is the same for all."""
+    found = {name: result.weights for name, result in results.items() if result.weights}
+    if len(found) < 2:
+        return ""
+    if set(found.values()) == {"uniform"}:
+        return "All with uniform weights: every client counts the same."
+    if set(found.values()) == {"size"}:
+        return "All with weights by size: every training example counts the same."
+    told = [
+        f"{what} {', '.join(name for name, kind in found.items() if kind == by)}"
+        for by, what in (("size", "by size:"), ("uniform", "uniform:"))
+    ]
+    return f"Not all with the same weights, which by itself makes them differ: {'; '.join(told)}."
+
+
 def levelling(results: Results, baseline: str) -> str:
     """Say in one sentence which algorithms levelled down against the baseline, if any."""
     frames = frames_of(results)
@@ -39,7 +55,7 @@ def levelling(results: Results, baseline: str) -> str:
     if not verdicts or not has_gaps(frames):
         return "Levelling down cannot be judged: there are no loss gaps to compare."
     down = [
-        f"{name} (largest gap {v.dW:+.3f}, smallest gap {v.dB:+.3f})"
+        f"{name} (largest gap {v.dW:+.3f}, smallest gap {v.dB:+.3f}{_advice(results[name])})"
         for name, v in verdicts.items()
         if v.verdict == "levelling_down"
     ]
@@ -52,6 +68,10 @@ def levelling(results: Results, baseline: str) -> str:
         f"Levelled down against {baseline}: {', '.join(down)}; gaps are more equal, but the "
         "worst-off client is no better off and the best-off one is worse off."
     )
+
+
+def _advice(result: Result) -> str:
+    return f"; {result.softens}" if result.softens else ""
 
 
 def _gains(frame: ClientFrame) -> list[str]:

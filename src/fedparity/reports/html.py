@@ -13,7 +13,7 @@ import pandas as pd
 from fedparity.core.result import Result
 from fedparity.core.rundir import RunDir
 from fedparity.reports import numbers
-from fedparity.reports.findings import cautions, headlines, levelling
+from fedparity.reports.findings import cautions, headlines, levelling, weights
 from fedparity.reports.numbers import (
     FEW,
     Frames,
@@ -124,7 +124,8 @@ def _algorithms(results: Results) -> Iterator[str]:
         row = "".join(f"<td{_class('best', best)}>{text}</td>" for text, best in cells)
         yield f"<tr><td>{escape(str(name))}</td>{row}</tr>"
     yield "</tbody></table></div>"
-    yield f'<p class="note">{escape(numbers.definitions(table))}</p>'
+    caption = f"{weights(results)} {numbers.definitions(table)}".strip()
+    yield f'<p class="note">{escape(caption)}</p>'
 
 
 def _curves(results: Results) -> Iterator[str]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedparity.reports import numbers
-from fedparity.reports.findings import cautions, levelling
+from fedparity.reports.findings import cautions, levelling, weights
 from fedparity.reports.numbers import (
     FEW,
     Frames,
@@ -86,7 +86,8 @@ def show_algorithms(results: Results, console: Console) -> None:
     console.print(view)
     console.print()
     mark = "* best of the column. " if len(results) > 1 else ""
-    console.print(escape(mark + numbers.definitions(table)), style="dim", highlight=False)
+    for line in filter(None, (weights(results), mark + numbers.definitions(table))):
+        console.print(escape(line), style="dim", highlight=False)
 
 
 def _summary_cell(cell: numbers.Cell) -> Text:
