@@ -8,6 +8,7 @@ import torch
 from scripted import bench
 
 import fedparity as fp
+from fedparity.metrics import summary_value
 from fedparity.testing import unlike_clients
 
 NET = "mlp(hidden=4)"
@@ -67,3 +68,13 @@ def test_its_gaps_at_the_best_round_are_zero():
     best = rows.groupby("client")["value"].min().to_numpy()
     np.testing.assert_allclose(best, result.clients["validation_lstar"], rtol=1e-10)
     assert (result.clients["validation_gap"] >= -1e-12).all()
+
+
+def test_nobody_gains_by_joining_who_does_not_join():
+    solver = fp.Solver(lr=0.3, steps=1)
+    result = fp.Experiment(unlike_clients((9, 7)), NET, "local", rounds=2, solver=solver).run()
+    assert result.alone
+    assert result.summary()[["gain_share", "mean_benefit"]].isna().all()
+    assert result.summary()[["gap_variance", "max_gap"]].notna().all()
+    with pytest.raises(fp.InputError, match="each of these clients trained alone"):
+        summary_value(result.frame, "gain_share")

@@ -40,6 +40,20 @@ def test_who_levels_down_is_told_the_setting_of_the_method():
     assert "b (largest gap +0.000, smallest gap +0.500; lower q)" in told
 
 
+def test_who_trains_alone_neither_gains_nor_pays():
+    alone = run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2], weights="none")
+    told = headlines(alone)
+    assert told[0].startswith("Each client trained alone")
+    assert not any("gain from" in sentence or "pays most" in sentence for sentence in told)
+
+
+def test_training_alone_is_neither_judged_nor_a_baseline():
+    alone = run(None, [1.5, 2.0, 3.0], EQUAL, weights="none")
+    runs = {"fedavg": gapped(0, 1, 2), "local": alone}
+    assert "local" not in levelling(runs, "fedavg")
+    assert levelling(runs, "local").startswith("Levelling down cannot be judged")
+
+
 def test_one_weighting_for_all_is_said():
     uniform, by_size = run([0.9], weights="uniform"), run([0.9], weights="size")
     alone = run([0.9], weights="none")

@@ -111,6 +111,19 @@ def test_the_best_of_a_column_is_marked(console, printed):
     assert line_of(printed(), "b ").split() == ["b", "80.0", "80.0*", "80.0*", "0.0*"]
 
 
+def test_training_alone_has_no_gain_and_no_best_gap(console, printed):
+    gapped = run([0.9, 0.7], [0.5, 0.8], [0.4, 0.2])
+    more = run([0.8, 0.8], [0.6, 0.8], [0.4, 0.2])
+    alone = run([0.9, 0.8], [0.4, 0.2], [0.4, 0.2], weights="none")
+    show_algorithms({"fedavg": gapped, "more": more, "local": alone}, console)
+    gaps = {name: line_of(printed(), name).split()[-4:] for name in ("fedavg", "more", "local")}
+    # gaps: 0.1 and 0.6 against 0.2 and 0.6; who trains alone has 0 and 0, and wins nothing by it
+    assert gaps["fedavg"] == ["0.125", "0.600", "0.100*", "0%"]
+    assert gaps["more"] == ["0.080*", "0.600", "0.200", "0%"]
+    assert gaps["local"] == ["0.000", "0.000", "0.000", "-"]
+    assert "In local each client trains alone: nobody joins" in " ".join(printed().split())
+
+
 def test_a_regression_shows_losses():
     columns = list(summaries({"fedavg": run(None, [0.3, 0.8])}).columns)
     assert columns == ["mean_loss", "worst_loss"]

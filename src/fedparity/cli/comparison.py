@@ -108,8 +108,9 @@ def _go(experiments: dict[str, Experiment], directory: Path) -> None:
     with at_work():
         for text, experiment in experiments.items():
             results[text] = _one(experiment, directory / slug(text), directory)
-    baseline = next((t for t, e in experiments.items() if not e.setup.algorithm.parts), None)
-    baseline = baseline or next(iter(results))
+    plain = [text for text, made in experiments.items() if not made.setup.algorithm.parts]
+    federated = [text for text, result in results.items() if not result.alone]
+    baseline = next(iter([*plain, *federated, *results]))
     out.print()
     show(results, out, baseline)
     if len({result.rounds for result in results.values()}) > 1:

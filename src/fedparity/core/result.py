@@ -70,6 +70,11 @@ class Result:
         return None if found == "none" else str(found)
 
     @property
+    def alone(self) -> bool:
+        """Whether each client trained alone, so that nobody gains or pays by joining."""
+        return self.record.get("weights") == "none"
+
+    @property
     def softens(self) -> str:
         """What to change in the algorithm if it levels down, such as ``lower lam``, or nothing."""
         return str(self.record.get("softens", ""))
@@ -77,7 +82,7 @@ class Result:
     @property
     def frame(self) -> ClientFrame:
         """The clients as a frame that summarises and compares itself."""
-        return ClientFrame(self.clients)
+        return ClientFrame(self.clients, alone=self.alone)
 
     def summary(self, split: Split = "test") -> pd.Series[float]:
         """Return one number a metric, over all clients."""

@@ -50,6 +50,9 @@ class ClientFrame:
         ``{train,validation,test}_loss``, ``{validation,test}_accuracy`` (fractions),
         ``{validation,test}_lstar`` and ``{validation,test}_gap`` there are. A gap column that is
         missing is computed where loss and L* are given. Other columns are kept as they are.
+    alone
+        Whether each client trained alone. Nobody joined then, and what joining gains
+        (``gain_share``, ``mean_benefit``) is not defined.
 
     Notes
     -----
@@ -67,7 +70,7 @@ class ClientFrame:
     {'mean_accuracy': 80.0, 'pooled_accuracy': 85.0}
     """
 
-    def __init__(self, by_client: pd.DataFrame) -> None:
+    def __init__(self, by_client: pd.DataFrame, *, alone: bool = False) -> None:
         frame = by_client.reset_index(drop=True)
         missing = [name for name in ("client", *COUNTED) if name not in frame]
         if missing:
@@ -89,6 +92,7 @@ class ClientFrame:
             if gap not in frame and {loss, lstar} <= set(frame):
                 frame[gap] = loss_gap(frame[loss], frame[lstar])
         self._frame = frame.set_axis(frame["client"].to_list(), axis=0)
+        self.alone = alone
 
     def __len__(self) -> int:
         return len(self._frame)
@@ -116,7 +120,10 @@ class ClientFrame:
         # Many summaries are of the same column.
         read = {c: self._arrays(c, split) for c in {s.column for s in wanted.values()}}
         with np.errstate(invalid="ignore", over="ignore"):
-            values = {name: s.statistic(*read[s.column]) for name, s in wanted.items()}
+            values = {
+                name: np.nan if self.alone and s.joining else s.statistic(*read[s.column])
+                for name, s in wanted.items()
+            }
         return pd.Series(values, name=split, dtype=np.float64)
 
     def worst(
@@ -221,6 +228,8 @@ def summary_value(frame: ClientFrame, name: str, *, split: Split = "test") -> fl
         raise InputError(f"{name} is a summary of the {summary.split} split, not of {split}")
     if frame._column(summary.column, split) not in frame._frame:
         raise InputError(f"{name} needs the column {frame._column(summary.column, split)}")
+    if frame.alone and summary.joining:
+        raise InputError(f"{name} is about joining, and each of these clients trained alone")
     with np.errstate(invalid="ignore", over="ignore"):
         return summary.statistic(*frame._arrays(summary.column, split))
 

@@ -36,6 +36,8 @@ class Summary:
         From these numbers (accuracies in percent) and the numbers of examples of the clients.
     split
         The only split it is a summary of, if there is one.
+    joining
+        Whether it tells what clients have of joining, and so nothing where each trains alone.
     """
 
     definition: str
@@ -43,6 +45,7 @@ class Summary:
     column: Column
     statistic: Statistic
     split: Split | None = None
+    joining: bool = False
 
 
 def _plain(function: Callable[[FloatArray], float]) -> Statistic:
@@ -168,14 +171,19 @@ SUMMARIES: dict[str, Summary] = {
     "max_gap": _row("gap", "lower", gaps.max_gap, "loss gap of the worst client"),
     "min_gap": _row("gap", "lower", gaps.min_gap, "loss gap of the best client"),
     "faa": _row("gap", "lower", gaps.gap_range, "largest minus smallest loss gap"),
-    "gain_share": _row(
-        "gap",
-        "higher",
-        gaps.participation_rate,
+    "gain_share": Summary(
         "share of the clients whose loss gap is negative: who gain from joining, in [0, 1]",
+        "higher",
+        "gap",
+        _plain(gaps.participation_rate),
+        joining=True,
     ),
-    "mean_benefit": _row(
-        "gap", "higher", gaps.mean_benefit, "mean over all clients of max(0, -loss gap)"
+    "mean_benefit": Summary(
+        "mean over all clients of max(0, -loss gap): what joining gains them",
+        "higher",
+        "gap",
+        _plain(gaps.mean_benefit),
+        joining=True,
     ),
     "clients": Summary("number of clients", None, "n", lambda n, _: float(n.size)),
     "clients_without_validation": Summary(

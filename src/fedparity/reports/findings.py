@@ -6,11 +6,14 @@ from fedparity.core.result import Result
 from fedparity.metrics import ClientFrame, LevellingDown
 from fedparity.reports.numbers import FEW, Results, frames_of, has_gaps
 
+NOT_JOINED = "Each client trained alone: there is nothing to gain or to pay by joining."
+
 
 def headlines(result: Result) -> list[str]:
     """Return what the clients of one run got, in a few sentences."""
     frame = result.frame
-    return [*_gains(frame), *_accuracies(frame), *cautions({"": result})]
+    gains = [NOT_JOINED] if result.alone else _gains(frame)
+    return [*gains, *_accuracies(frame), *cautions({"": result})]
 
 
 def cautions(results: Results) -> list[str]:
@@ -48,8 +51,8 @@ def levelling(results: Results, baseline: str) -> str:
     """Say in one sentence which algorithms levelled down against the baseline, if any."""
     frames = frames_of(results)
     verdicts: dict[str, LevellingDown] = {}
-    for name, frame in frames.items():
-        found = frame.compare(frames[baseline]).levelling if name != baseline else None
+    for name in judged(results, baseline):
+        found = frames[name].compare(frames[baseline]).levelling
         if found is not None:
             verdicts[name] = found
     if not verdicts or not has_gaps(frames):
@@ -68,6 +71,13 @@ def levelling(results: Results, baseline: str) -> str:
         f"Levelled down against {baseline}: {', '.join(down)}; gaps are more equal, but the "
         "worst-off client is no better off and the best-off one is worse off."
     )
+
+
+def judged(results: Results, baseline: str) -> list[str]:
+    """Return the algorithms that can be judged against the baseline: those that federate."""
+    if results[baseline].alone:
+        return []
+    return [name for name, result in results.items() if name != baseline and not result.alone]
 
 
 def _advice(result: Result) -> str:

@@ -24,6 +24,7 @@ from fedparity.reports.numbers import (
     has_accuracy,
     has_gaps,
     number,
+    sign,
 )
 from fedparity.reports.svg import COLOURS, Line, chart
 
@@ -120,11 +121,11 @@ def _algorithms(results: Results) -> Iterator[str]:
     above = "".join(f"<th>{head}</th>" for head in heads)
     yield f'<div class="wide"><table><thead><tr><th>algorithm</th>{above}</tr></thead><tbody>'
     for name in table.index:
-        cells = (numbers.cell(table[column], name) for column in table.columns)
+        cells = (numbers.cell(table[column], name, results) for column in table.columns)
         row = "".join(f"<td{_class('best', best)}>{text}</td>" for text, best in cells)
         yield f"<tr><td>{escape(str(name))}</td>{row}</tr>"
     yield "</tbody></table></div>"
-    caption = f"{weights(results)} {numbers.definitions(table)}".strip()
+    caption = f"{weights(results)} {numbers.definitions(table, results)}".strip()
     yield f'<p class="note">{escape(caption)}</p>'
 
 
@@ -190,7 +191,7 @@ def _clients(results: Results) -> Iterator[str]:
     cut = ""
     if len(order) < len(first):
         cut = f"The worst and the best {MOST // 2} of {len(first)} clients. "
-    yield f'<p class="note">{escape(cut + _definitions(accuracy, gaps))}</p>'
+    yield f'<p class="note">{escape(cut + _definitions(frames))}</p>'
 
 
 def _client_cells(
@@ -223,13 +224,13 @@ def _widest(frames: Frames) -> float:
     return max(1e-12, *sizes)
 
 
-def _definitions(accuracy: bool, gaps: bool) -> str:
-    what = "accuracy" if accuracy else "loss"
+def _definitions(frames: Frames) -> str:
+    what = "accuracy" if has_accuracy(frames) else "loss"
     told = f"Red: the worst tenth by {what}. ?: fewer than {FEW} test examples."
-    if gaps:
+    if has_gaps(frames):
         told += (
-            " L*: best loss the client reaches alone. Gap: loss minus L*; negative (to the left) "
-            "where the client gains from joining; red: the largest."
+            f" L*: best loss the client reaches alone. Gap: loss minus L*{sign(frames)}; red: the "
+            "largest."
         )
     return told
 

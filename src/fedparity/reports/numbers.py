@@ -6,7 +6,7 @@ The tables in the terminal and on the page are two ways to draw what is decided 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -68,18 +68,39 @@ def summaries(results: Results) -> pd.DataFrame:
     return table[[name for name in COLUMNS if name in table and name not in hidden]]
 
 
-def cell(column: pd.Series[float], name: Hashable) -> Cell:
+def cell(column: pd.Series[float], name: Hashable, results: Results) -> Cell:
     """Return one number of a column of :func:`summaries`."""
     value, what = column.to_dict()[name], str(column.name)
-    best = column.max() if SUMMARIES[what].better == "higher" else column.min()
+    rivals = column[[name for name, result in results.items() if rival(result, what)]]
+    best = rivals.max() if SUMMARIES[what].better == "higher" else rivals.min()
     form = ".0%" if what == "gain_share" else ".1f" if "accuracy" in what else ".3f"
-    return Cell(number(value, form), bool(value == best) and column.nunique() > 1)
+    wins = name in rivals.index and bool(value == best) and rivals.nunique() > 1
+    return Cell(number(value, form), wins)
 
 
-def definitions(table: pd.DataFrame) -> str:
+def rival(result: Result, summary: str) -> bool:
+    """Tell whether a run may have the best value of a summary.
+
+    The loss gaps of clients that train alone are to the best of that same training: no federation
+    competes with them.
+    """
+    return not (result.alone and SUMMARIES[summary].column == "gap")
+
+
+def definitions(table: pd.DataFrame, results: Results) -> str:
     """Return what the columns of :func:`summaries` mean."""
     told = (f"{heading(column)}: {SUMMARIES[column].definition}" for column in table.columns)
-    return f"On test examples. {'; '.join(told)}."
+    return " ".join([f"On test examples. {'; '.join(told)}.", *_reservations(table, results)])
+
+
+def _reservations(table: pd.DataFrame, results: Results) -> Iterator[str]:
+    """Yield why some runs have no number in a column, or cannot be the best of it."""
+    alone = [name for name, result in results.items() if result.alone]
+    if alone and "gain_share" in table:
+        yield (
+            f"In {', '.join(alone)} each client trains alone: nobody joins, and its gaps, to the "
+            "best of that same training, are not compared."
+        )
 
 
 def heading(column: str) -> str:
@@ -118,6 +139,13 @@ def has_gaps(frames: Frames) -> bool:
     """Tell whether in all runs some client has a loss gap."""
     tables = [frame.by_client for frame in frames.values()]
     return all("test_gap" in table and bool(table["test_gap"].notna().any()) for table in tables)
+
+
+def sign(frames: Frames) -> str:
+    """Return what a negative gap means, behind a comma; nothing where no client has joined."""
+    if all(frame.alone for frame in frames.values()):
+        return ""
+    return ", negative where the client gains from joining"
 
 
 def number(value: float, form: str) -> str:

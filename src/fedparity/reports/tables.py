@@ -23,6 +23,7 @@ from fedparity.reports.numbers import (
     has_accuracy,
     has_gaps,
     number,
+    sign,
 )
 
 MANY = 40
@@ -81,12 +82,12 @@ def show_algorithms(results: Results, console: Console) -> None:
     for column in table.columns:
         view.add_column(numbers.COLUMNS[column], justify="right")
     for name in table.index:
-        cells = [numbers.cell(table[column], name) for column in table.columns]
+        cells = [numbers.cell(table[column], name, results) for column in table.columns]
         view.add_row(escape(str(name)), *(_summary_cell(cell) for cell in cells))
     console.print(view)
     console.print()
     mark = "* best of the column. " if len(results) > 1 else ""
-    for line in filter(None, (weights(results), mark + numbers.definitions(table))):
+    for line in filter(None, (weights(results), mark + numbers.definitions(table, results))):
         console.print(escape(line), style="dim", highlight=False)
 
 
@@ -140,8 +141,8 @@ def _definition(frames: Frames, marks: Mapping[str, str]) -> str:
     lines = [f"acc %, loss: on the client's test examples; {marks['low']} worst tenth by {what}."]
     if has_gaps(frames):
         lines.append(
-            "L*: best loss the client reaches alone. gap: loss minus L*, negative where the client "
-            f"gains from joining; {marks['gap']} the largest."
+            f"L*: best loss the client reaches alone. gap: loss minus L*{sign(frames)}; "
+            f"{marks['gap']} the largest."
         )
     if any((frame.by_client["n_test"] < FEW).any() for frame in frames.values()):
         lines.append(f"{marks['few']} fewer than {FEW} test examples.")
