@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedparity.core.conditions import Stop as Stop
     from fedparity.core.experiment import Experiment as Experiment
     from fedparity.core.file import load as load
+    from fedparity.core.file import load_model as load_model
     from fedparity.core.file import resume as resume
     from fedparity.core.part import Client as Client
     from fedparity.core.part import Context as Context
@@ -46,7 +47,7 @@ _HOME = {
     "core.algorithm": ["Algorithm"],
     "core.conditions": ["Stop"],
     "core.experiment": ["Experiment"],
-    "core.file": ["load", "resume"],
+    "core.file": ["load", "load_model", "resume"],
     "core.part": ["Client", "Context", "Finish", "Part", "Plan", "stacked"],
     "core.result": ["Result"],
     "core.solver": ["Solver"],

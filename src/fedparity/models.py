@@ -8,7 +8,6 @@ None of these models has BatchNorm or Dropout.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import math
 from collections import OrderedDict
@@ -21,6 +20,7 @@ from torch import nn
 
 from fedparity import spec
 from fedparity.errors import InputError, unknown
+from fedparity.imports import Allowed, ImportPath, find
 
 Shape = tuple[int, ...]
 Factory = Callable[[Shape, int], nn.Module]
@@ -125,22 +125,21 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def resolve(text: str) -> Factory:
+def resolve(text: str, allowed: Allowed) -> Factory:
     """Return the factory that a text names, its settings checked and filled in.
 
     The text is a model of :data:`MODELS` with settings, ``mlp(hidden=50)``, or the import path of
     a factory, ``mypackage.nets:small``, which may have settings too. The module is looked for
-    where Python looks for modules; the text itself is never executed.
+    where Python looks for modules, if it is ``allowed``; the text itself is never executed.
     """
-    module, colon, rest = text.partition(":")
-    if colon and "(" not in module:
-        term = spec.parse_one(rest)
-        make = _imported(module.strip(), term.name)
+    path = ImportPath.read(text)
+    if path is not None:
+        make = find(path, allowed, "model", nn.Module)
         known = inspect.signature(make).parameters
-        for setting in term.settings:
+        for setting in path.settings:
             if setting not in known:
-                raise unknown(f"setting of {term.name}", setting, known)
-        return adapt(functools.partial(make, **term.settings) if term.settings else make)
+                raise unknown(f"setting of {path.name}", setting, known)
+        return adapt(functools.partial(make, **path.settings) if path.settings else make)
     term = spec.parse_one(text)
     if term.name not in MODELS:
         raise unknown("model", term.name, MODELS)
@@ -201,22 +200,6 @@ def build(
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _BY_POSITION = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
-
-
-def _imported(module: str, name: str) -> Callable[..., nn.Module]:
-    path = f"{module}:{name}"
-    try:
-        found = importlib.import_module(module)
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"cannot import the model '{path}': {reason}") from error
-    if not hasattr(found, name):
-        own = [n for n, v in vars(found).items() if getattr(v, "__module__", None) == module]
-        raise unknown(f"name in {module}", name, own)
-    make: Callable[..., nn.Module] = getattr(found, name)
-    if isinstance(make, nn.Module) or not callable(make):
-        raise InputError(f"{path} is not a model factory: give a function that makes the model")
-    return make
 
 
 def _settings_of(make: Callable[..., nn.Module]) -> type[BaseModel]:

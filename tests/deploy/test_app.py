@@ -75,6 +75,22 @@ def test_an_experiment_that_is_wrong_makes_no_app(tmp_path, experiment):
     assert [path.name for path in tmp_path.iterdir()] == ["experiment.yaml"]
 
 
+def test_an_app_carries_what_its_author_allowed(tmp_path, experiment, monkeypatch):
+    name = f"nets_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(
+        "from torch import nn\n\ndef small(shape, outputs):\n    return nn.Linear(2, outputs)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    experiment.write_text(EXPERIMENT.replace("linear", f"{name}:small"))
+    with pytest.raises(InputError, match=f"--allow-import {name}"):
+        new_app(tmp_path / "app", experiment)
+    assert not (tmp_path / "app").exists()
+    new_app(tmp_path / "app", experiment, [name])
+    for half, given in (("client", "EXPERIMENT, load"), ("server", "EXPERIMENT")):
+        written = (tmp_path / "app" / f"{half}_app.py").read_text()
+        assert f'app = make_{half}_app({given}, allow_import=["{name}"])\n' in written
+
+
 def test_a_directory_that_is_used_is_left_alone(tmp_path, experiment):
     with pytest.raises(InputError, match="not an empty directory"):
         new_app(tmp_path, experiment)

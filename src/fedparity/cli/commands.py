@@ -8,7 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from fedparity.cli import flower
-from fedparity.cli.flags import ALGORITHM, ROUNDS, settings_from, takes_settings
+from fedparity.cli.flags import (
+    ALGORITHM,
+    ROUNDS,
+    AllowImport,
+    allowed_from,
+    settings_from,
+    takes_settings,
+)
 from fedparity.cli.work import (
     RUNS,
     at_work,
@@ -58,15 +65,23 @@ def _fedparity(
 
 @app.command("run")
 @takes_settings()
-def run(file: File = None, *, out: Out = None, data_dir: DataDir = None, **given: Any) -> None:
+def run(
+    file: File = None,
+    *,
+    out: Out = None,
+    data_dir: DataDir = None,
+    allow_import: AllowImport = None,
+    **given: Any,
+) -> None:
     """Train with one algorithm and show what every client got."""
     settings = settings_from(file, given)
+    allowed = allowed_from(allow_import, given["model"])
     from fedparity.core.file import experiment
     from fedparity.core.rundir import RunDir
 
     if out is not None:
         RunDir(out).require_unused()
-    made = experiment(settings, data_dir=data_dir)
+    made = experiment(settings, data_dir=data_dir, allowed=allowed)
     directory = out or free(RUNS / slug(made.setup.algorithm.text))
     introduce(made, console())
     with at_work(directory), progress() as watch:
@@ -85,6 +100,7 @@ def compare(
     ] = None,
     out: Out = None,
     data_dir: DataDir = None,
+    allow_import: AllowImport = None,
     **given: Any,
 ) -> None:
     """Train with several algorithms under the same conditions and compare them."""
@@ -96,7 +112,8 @@ def compare(
     chosen = split_list(algorithms) if algorithms is not None else [str(a) for a in listed]
     if not chosen:
         raise InputError("name the algorithms to compare: --algorithms 'fedavg,eagle(lam=1)'")
-    comparison.start(settings, chosen, out or free(RUNS / "compare"), data_dir)
+    allowed = allowed_from(allow_import, given["model"])
+    comparison.start(settings, chosen, out or free(RUNS / "compare"), data_dir, allowed)
 
 
 @app.command("resume")
@@ -104,14 +121,16 @@ def resume(
     directory: Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")],
     rounds: Annotated[int | None, typer.Option(help="Go on up to this round.")] = None,
     data_dir: DataDir = None,
+    allow_import: AllowImport = None,
 ) -> None:
     """Go on with a run from its last checkpoint; all settings come from its directory."""
     from fedparity.cli import comparison
     from fedparity.core import file
     from fedparity.core.rundir import RunDir
 
+    allowed = allowed_from(allow_import)
     if (directory / comparison.FILE).exists():
-        comparison.resume(directory, rounds, data_dir)
+        comparison.resume(directory, rounds, data_dir, allowed)
         return
     folder = RunDir(directory)
     settings = folder.settings()
@@ -119,7 +138,13 @@ def resume(
         typer.echo(f"{directory} is finished; --rounds goes further.")
     else:
         with at_work(directory), progress() as watch:
-            file.resume(directory, rounds=rounds, data_dir=data_dir, watch=watch)
+            file.resume(
+                directory,
+                rounds=rounds,
+                data_dir=data_dir,
+                allow_import=allowed.packages,
+                watch=watch,
+            )
     show_result(directory)
 
 
@@ -130,6 +155,7 @@ def profile(
     *,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds to watch.")] = 20,
     data_dir: DataDir = None,
+    allow_import: AllowImport = None,
     **given: Any,
 ) -> None:
     """Run a few rounds and show where the time of a round goes."""
@@ -138,7 +164,8 @@ def profile(
     from fedparity.profiling import profile as watch
     from fedparity.reports.profile import show
 
-    made = experiment(settings, data_dir=data_dir)
+    allowed = allowed_from(allow_import, given["model"])
+    made = experiment(settings, data_dir=data_dir, allowed=allowed)
     out = console()
     introduce(made, out)
     with at_work():

@@ -13,13 +13,18 @@ from fedparity.errors import InputError
 if TYPE_CHECKING:
     from fedparity.core.experiment import Experiment
     from fedparity.core.result import Result
+    from fedparity.imports import Allowed
 
 FILE = "comparison.yaml"
 Settings = dict[str, Any]
 
 
 def start(
-    settings: Settings, algorithms: Sequence[str], directory: Path, data_dir: Path | None
+    settings: Settings,
+    algorithms: Sequence[str],
+    directory: Path,
+    data_dir: Path | None,
+    allowed: Allowed,
 ) -> None:
     """Run all algorithms and compare them; everything is checked before the first one runs."""
     import yaml
@@ -27,7 +32,7 @@ def start(
     from fedparity.core.rundir import RunDir
 
     settings = _weighed(settings, algorithms)
-    experiments = _experiments(settings, algorithms, data_dir)
+    experiments = _experiments(settings, algorithms, data_dir, allowed)
     if (directory / FILE).exists():
         raise InputError(
             f"{directory} already holds a comparison: resume it with 'fedparity resume "
@@ -40,7 +45,7 @@ def start(
         _go(experiments, directory)
 
 
-def resume(directory: Path, rounds: int | None, data_dir: Path | None) -> None:
+def resume(directory: Path, rounds: int | None, data_dir: Path | None, allowed: Allowed) -> None:
     """Go on with a comparison: finished runs are kept, others go on or begin."""
     import yaml
 
@@ -51,12 +56,14 @@ def resume(directory: Path, rounds: int | None, data_dir: Path | None) -> None:
     if not isinstance(algorithms, list):
         raise InputError(f"{directory / FILE} names no algorithms")
     chosen = [str(text) for text in algorithms]
+    if rounds is not None:
+        settings["rounds"] = rounds
+    experiments = _experiments(settings, chosen, data_dir, allowed)
     with _held(directory, chosen):
         if rounds is not None:
-            settings["rounds"] = rounds
             kept = {"algorithms": algorithms, **settings}
             (directory / FILE).write_text(yaml.safe_dump(kept, sort_keys=False))
-        _go(_experiments(settings, chosen, data_dir), directory)
+        _go(experiments, directory)
 
 
 def _held(directory: Path, algorithms: Sequence[str]) -> AbstractContextManager[None]:
@@ -83,7 +90,7 @@ def _weighed(settings: Settings, algorithms: Sequence[str]) -> Settings:
 
 
 def _experiments(
-    settings: Settings, algorithms: Sequence[str], data_dir: Path | None
+    settings: Settings, algorithms: Sequence[str], data_dir: Path | None, allowed: Allowed
 ) -> dict[str, Experiment]:
     from fedparity.core.file import experiment, federation_of
 
@@ -93,7 +100,7 @@ def _experiments(
             raise InputError(f"'{text}' stands twice among the algorithms")
     federation = federation_of(settings, data_dir)
     return {
-        text: experiment({**settings, "algorithm": text}, federation=federation)
+        text: experiment({**settings, "algorithm": text}, federation=federation, allowed=allowed)
         for text in algorithms
     }
 

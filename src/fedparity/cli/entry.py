@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -36,9 +35,6 @@ def main(args: Sequence[str] | None = None) -> None:
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
     given = list(sys.argv[1:] if args is None else args)
-    if os.getcwd() not in sys.path:
-        # For models named by import path, behind all that is installed.
-        sys.path.append(os.getcwd())
     try:
         code = _code(given or ["--help"])
     finally:

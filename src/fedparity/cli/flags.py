@@ -6,17 +6,32 @@ one place, the library. Values are checked there too, whether they come from a f
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
 from fedparity.errors import InputError
 
+if TYPE_CHECKING:
+    from fedparity.imports import Allowed
+
 Command = TypeVar("Command", bound=Callable[..., None])
 Settings = dict[str, Any]
+AllowImport = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PACKAGE",
+        help="A package whose code the file may name; may be given again.",
+        show_default=False,
+    ),
+]
 
 
 def _number(text: str) -> int | float:
@@ -187,6 +202,26 @@ def settings_from(file: Path | None, given: Mapping[str, Any]) -> Settings:
         if given.get(one) is not None and given.get(other) is None:
             settings["solver"].pop(other, None)
     return settings
+
+
+def allowed_from(allow_import: Sequence[str] | None, named: str | None = None) -> Allowed:
+    """Return the code that flags allow: packages, and the model that they name.
+
+    What is not installed is looked for in the current directory, which is else not on the path.
+    """
+    from fedparity.imports import Allowed
+
+    allowed = Allowed.by(allow_import or (), named)
+    if not all(_found(re.split("[.:]", path)[0]) for path in (*allowed.packages, *allowed.paths)):
+        sys.path.append(os.getcwd())
+    return allowed
+
+
+def _found(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # of a module that is there, but was not found by a file
+        return True
 
 
 def _read(file: Path) -> Settings:

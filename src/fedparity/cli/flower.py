@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from fedparity.cli.flags import AllowImport, allowed_from
 from fedparity.cli.work import RUNS, at_work, console, free, show_result
 from fedparity.errors import InputError
 
@@ -86,11 +87,12 @@ def new(
     experiment: Annotated[
         Path, typer.Option(help="The experiment file, or the directory of a run.")
     ],
+    allow_import: AllowImport = None,
 ) -> None:
     """Write the Flower app of an experiment: four short files that 'flwr run' takes."""
     from fedparity.deploy.app import new_app
 
-    for path in new_app(directory, experiment):
+    for path in new_app(directory, experiment, allowed_from(allow_import).packages):
         typer.echo(str(path))
     typer.echo(f"\nTry it on this machine: fedparity flower local {directory}")
 

@@ -8,12 +8,15 @@ What a run writes as ``experiment.yaml`` is complete; a user may write as little
 
 The partition is by default the dataset's own (``natural``), and the seeds of the partition and of
 label noise are by default the experiment's ``seed``.
+
+A file is data. The model may be an import path, but it is followed only if who opens the file
+allows it, by ``allow_import``: the name of a package, or several, whose code the file may name.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +33,8 @@ from fedparity.core.task import TASKS, Factory, Task
 from fedparity.data import Federation, rebuild
 from fedparity.data.recipe import Recipe
 from fedparity.errors import InputError, unknown
+from fedparity.imports import NOTHING, Allowed
+from fedparity.models import resolve
 from fedparity.recipes import algorithm, complete
 from fedparity.spec import call
 
@@ -48,16 +53,18 @@ def experiment(
     federation: Federation | None = None,
     task: Task | None = None,
     data_dir: str | Path | None = None,
+    allowed: Allowed = NOTHING,
 ) -> Experiment:
     """Return the experiment that settings describe.
 
-    ``federation`` and ``task`` stand in for data and models that a file cannot name.
+    ``federation`` and ``task`` stand in for data and models that a file cannot name; ``allowed`` is
+    the code that the settings may name.
     """
     check_keys(settings)
     if federation is None:
         federation = federation_of(settings, data_dir)
     if task is None:
-        task = task_of(settings, federation.kind)
+        task = task_of(settings, federation.kind, allowed)
     conditions = {f.name for f in dataclasses.fields(Conditions)}
     stop = _table(settings, "stop")
     return Experiment(
@@ -112,12 +119,19 @@ def recipe_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     return recipe
 
 
-def load(path: str | Path, *, data_dir: str | Path | None = None) -> Experiment:
-    """Return the experiment of a file, or of a run directory."""
+def load(
+    path: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    allow_import: str | Iterable[str] = (),
+) -> Experiment:
+    """Return the experiment of a file, or of a run directory.
+
+    The file may name code of the packages ``allow_import`` only.
+    """
     file = Path(path)
-    if file.is_dir():
-        return experiment(RunDir(file).settings(), data_dir=data_dir)
-    return experiment(read_yaml(file), data_dir=data_dir)
+    settings = RunDir(file).settings() if file.is_dir() else read_yaml(file)
+    return experiment(settings, data_dir=data_dir, allowed=Allowed.by(allow_import))
 
 
 def resume(
@@ -127,9 +141,13 @@ def resume(
     task: Task | None = None,
     rounds: int | None = None,
     data_dir: str | Path | None = None,
+    allow_import: str | Iterable[str] = (),
     watch: Watcher | None = None,
 ) -> Result:
-    """Go on with the run in a directory from its last checkpoint, to ``rounds`` if given."""
+    """Go on with the run in a directory from its last checkpoint, to ``rounds`` if given.
+
+    The directory may name code of the packages ``allow_import`` only.
+    """
     folder = RunDir(directory)
     settings = folder.settings()
     folder.require_free()  # before data are read
@@ -140,26 +158,50 @@ def resume(
         )
     if rounds is not None:
         settings["rounds"] = rounds
-    again = experiment(settings, federation=federation, task=task, data_dir=data_dir)
+    again = experiment(
+        settings,
+        federation=federation,
+        task=task,
+        data_dir=data_dir,
+        allowed=Allowed.by(allow_import),
+    )
     return again.resume(directory, watch)
 
 
-def load_model(directory: str | Path) -> nn.Module:
-    """Return the trained module of a finished run whose model a file can name."""
+def load_model(
+    directory: str | Path,
+    *,
+    factory: Factory | None = None,
+    allow_import: str | Iterable[str] = (),
+) -> nn.Module:
+    """Return the trained module of a finished run.
+
+    Parameters
+    ----------
+    directory
+        Of the run.
+    factory
+        Makes the module, ``(shape, outputs) -> nn.Module``, instead of what the directory names.
+    allow_import
+        Packages whose code the directory may name.
+    """
     folder = RunDir(directory)
     if not folder.model.exists():
         raise InputError(f"the run in {directory} has no model yet")
-    return load_module(_module(folder.settings()), folder.model)
+    module = _module(folder.settings(), Allowed.by(allow_import), factory)
+    return load_module(module, folder.model)
 
 
-def _module(settings: Mapping[str, Any]) -> nn.Module:
+def _module(settings: Mapping[str, Any], allowed: Allowed, factory: Factory | None) -> nn.Module:
     """Return a fresh module of a run, without its data where the run recorded their shape."""
     record = settings.get("record") or {}
     if "inputs" not in record or "task" not in settings:
-        return experiment(settings).setup.module
+        federation = federation_of(settings)
+        task = task_of(settings, federation.kind, allowed, factory)
+        return experiment(settings, federation=federation, task=task).setup.module
     shape, outputs = tuple(record["inputs"]), record["outputs"]
     dtype = DTYPES[settings.get("dtype", "float32")]
-    task = task_of(settings, kind="classes")
+    task = task_of(settings, "classes", allowed, factory)
     return task.build(shape, outputs, seed_for(settings.get("seed", 0), "model"), dtype)
 
 
@@ -177,14 +219,21 @@ def algorithm_of(settings: Mapping[str, Any]) -> Algorithm:
     return named if complete(named) == complete(found) else found
 
 
-def task_of(settings: Mapping[str, Any], kind: str) -> Task:
-    """Return the task; what is not named follows from the kind of the data."""
-    if "model" not in settings:
+def task_of(
+    settings: Mapping[str, Any], kind: str, allowed: Allowed, factory: Factory | None = None
+) -> Task:
+    """Return the task; what is not named follows from the kind of the data.
+
+    ``allowed`` is the code that the settings may name as the model; a ``factory`` takes its place.
+    """
+    if factory is None and "model" not in settings:
         raise InputError(
             "the experiment names no model: give one (--model linear, or 'model: linear' in the "
             "file)"
         )
-    model: Factory | str = str(settings["model"])
+    model: Factory | str = str(settings["model"]) if factory is None else factory
+    if isinstance(model, str):
+        resolve(model, allowed)  # refuses what a task, made in Python, takes
     default = "classification" if kind == "classes" else "regression"
     name = str(settings.get("task", default))
     if name not in TASKS:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from fedparity.core.rundir import RunDir
+from fedparity.core.task import Factory
 from fedparity.data import Federation
 from fedparity.errors import InputError
 from fedparity.metrics import ClientFrame
@@ -88,14 +90,24 @@ class Result:
         """Return one number a metric, over all clients."""
         return self.frame.summary(split)
 
-    def model(self) -> nn.Module:
-        """Return the trained module."""
+    def model(
+        self, *, factory: Factory | None = None, allow_import: str | Iterable[str] = ()
+    ) -> nn.Module:
+        """Return the trained module.
+
+        Parameters
+        ----------
+        factory
+            Makes the module of a run read from its directory, where that should not name it.
+        allow_import
+            Packages whose code the directory may name.
+        """
         if self._module is None:
             from fedparity.core.file import load_model
 
             if self.path is None:
                 raise InputError("this result has no model")
-            self._module = load_model(self.path)
+            self._module = load_model(self.path, factory=factory, allow_import=allow_import)
         return self._module
 
     def save_model(self, file: str | Path) -> None:
@@ -150,7 +162,11 @@ def save_module(module: nn.Module, file: Path) -> None:
 
 def load_module(module: nn.Module, file: Path) -> nn.Module:
     """Read a state_dict into a module."""
-    module.load_state_dict(load_file(file))
+    try:
+        module.load_state_dict(load_file(file))
+    except (RuntimeError, OSError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{file} does not fit the model: {reason}") from error
     return module
 
 

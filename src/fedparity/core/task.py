@@ -13,6 +13,7 @@ from fedparity import models
 from fedparity.core import augmentation
 from fedparity.core.augmentation import Augment
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 
 Factory = Callable[..., nn.Module]
 Slope = Callable[[Tensor, Tensor], Tensor]
@@ -47,8 +48,12 @@ class Task:
 
     def __init__(self, model: Factory | str, augment: Augment = augmentation.usual) -> None:
         self._augment = augment
-        self.factory = models.resolve(model) if isinstance(model, str) else model
-        self.model_text = model if isinstance(model, str) else _importable(model)
+        self.factory: Factory
+        self.model_text: str | None
+        if isinstance(model, str):
+            self.factory, self.model_text = models.resolve(model, Allowed.by(named=model)), model
+        else:
+            self.factory, self.model_text = model, _importable(model)
 
     def build(
         self, shape: tuple[int, ...], outputs: int, seed: int, dtype: torch.dtype

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from fedparity import models
 from fedparity.core.algorithm import Algorithm, Replies
 from fedparity.core.client import Down
 from fedparity.core.experiment import Experiment
@@ -132,7 +131,7 @@ class _Counted(Run):
     """Two rounds in memory, the second of which is counted."""
 
     def __init__(self, algorithm: Algorithm, width: int) -> None:
-        task = Classification(models.resolve(f"mlp(hidden={width})"))
+        task = Classification(f"mlp(hidden={width})")
         solver = Solver(lr=0.1, steps=2)
         experiment = Experiment(_clients(), task, algorithm, 2, solver, engine="loop")
         super().__init__(experiment, watch=Silent())

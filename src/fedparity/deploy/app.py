@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from typing import Any
 
 from fedparity.deploy.table import toml
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 
 EXPERIMENT = "experiment.yaml"
 LONGEST_NAME = 32
@@ -47,7 +49,7 @@ from task import EXPERIMENT, load
 
 from fedparity.engines.flower import make_client_app
 
-app = make_client_app(EXPERIMENT, load)
+app = make_client_app(EXPERIMENT, load{allowed})
 '''
 SERVER_APP = '''"""What the coordinator runs: it holds no data."""
 
@@ -55,7 +57,7 @@ from task import EXPERIMENT
 
 from fedparity.engines.flower import make_server_app
 
-app = make_server_app(EXPERIMENT)
+app = make_server_app(EXPERIMENT{allowed})
 '''
 PYPROJECT = """[project]
 name = "{name}"
@@ -76,29 +78,31 @@ clientapp = "client_app:app"
 {config}"""
 
 
-def new_app(directory: Path, experiment: Path) -> list[Path]:
+def new_app(directory: Path, experiment: Path, allow_import: Sequence[str] = ()) -> list[Path]:
     """Write the app of an experiment into a new directory, and return its files.
 
     The experiment is checked first, and its federation made, whose names become the ids of the
-    clients. The directory appears complete or not at all.
+    clients. What code the experiment may name, the packages ``allow_import``, is written into the
+    code of the app. The directory appears complete or not at all.
     """
     from fedparity.core.file import experiment as made_of
     from fedparity.core.rundir import RunDir, read_yaml
 
     file = RunDir(experiment).experiment if experiment.is_dir() else experiment
     settings = read_yaml(file)
-    made = made_of(settings)
+    made = made_of(settings, allowed=Allowed.by(allow_import))
     name = _name(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise InputError(f"{directory} is not an empty directory: choose another one")
     config = run_config(made.federation.names, f"runs/{name}")
+    allowed = f", allow_import={json.dumps(list(allow_import))}" if allow_import else ""
     files = {
         "pyproject.toml": PYPROJECT.format(
             name=name, version=version("fedparity"), experiment=EXPERIMENT, config=toml(config)
         ),
         "task.py": TASK,
-        "client_app.py": CLIENT_APP,
-        "server_app.py": SERVER_APP,
+        "client_app.py": CLIENT_APP.format(allowed=allowed),
+        "server_app.py": SERVER_APP.format(allowed=allowed),
         EXPERIMENT: file.read_text(encoding="utf-8"),
     }
     directory.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 
 ``make_client_app`` and ``make_server_app`` make the two halves of a Flower app from the experiment
 file that was tried in the simulator. What a site is told by its own operator is in the *node
-config*, what the one who starts the run says is in the *run config*.
+config*, what the one who starts the run says is in the *run config*. Neither can name code, nor can
+a message: a site runs the code of its app, and of the packages that the app allows.
 
 Node config
 -----------
@@ -34,11 +35,12 @@ Run config
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 
 if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
@@ -55,7 +57,13 @@ Load = Callable[[str], "Federation"]
 __all__ = ["Load", "Settings", "make_client_app", "make_server_app"]
 
 
-def make_client_app(experiment: Settings, load: Load, *, task: Task | None = None) -> ClientApp:
+def make_client_app(
+    experiment: Settings,
+    load: Load,
+    *,
+    task: Task | None = None,
+    allow_import: str | Iterable[str] = (),
+) -> ClientApp:
     """Return the ClientApp of an experiment: what a site runs.
 
     Parameters
@@ -67,14 +75,18 @@ def make_client_app(experiment: Settings, load: Load, *, task: Task | None = Non
         made from the data of the site. ``Federation.only`` picks one client of several.
     task
         Stands in for a task that a file cannot name.
+    allow_import
+        Packages whose code the experiment may name.
     """
     _require_flwr()
     from fedparity.engines.flower.client_app import client_app
 
-    return client_app(experiment, load, task)
+    return client_app(experiment, load, task, Allowed.by(allow_import))
 
 
-def make_server_app(experiment: Settings, *, task: Task | None = None) -> ServerApp:
+def make_server_app(
+    experiment: Settings, *, task: Task | None = None, allow_import: str | Iterable[str] = ()
+) -> ServerApp:
     """Return the ServerApp of an experiment: it runs the rounds and holds no data.
 
     Parameters
@@ -83,11 +95,13 @@ def make_server_app(experiment: Settings, *, task: Task | None = None) -> Server
         The experiment file, or its settings. Its ``data`` is recorded, not read.
     task
         Stands in for a task that a file cannot name.
+    allow_import
+        Packages whose code the experiment may name.
     """
     _require_flwr()
     from fedparity.engines.flower.server_app import server_app
 
-    return server_app(experiment, task)
+    return server_app(experiment, task, Allowed.by(allow_import))
 
 
 def _require_flwr() -> None:

@@ -18,6 +18,7 @@ from fedparity.engines.flower.memory import Memory, folder_of
 from fedparity.engines.flower.site import Site, check
 from fedparity.engines.setup import intraop
 from fedparity.errors import FedparityError
+from fedparity.imports import Allowed
 
 SITES = 64
 """Clients that one process keeps in memory; in a deployment it is one."""
@@ -35,10 +36,14 @@ class Sites:
         Returns the federation of one client alone.
     task
         Stands in for a task that settings cannot name.
+    allowed
+        The code that settings may name.
     """
 
-    def __init__(self, settings: Mapping[str, Any], load: Load, task: Task | None) -> None:
-        self.settings, self.load, self.task = settings, load, task
+    def __init__(
+        self, settings: Mapping[str, Any], load: Load, task: Task | None, allowed: Allowed
+    ) -> None:
+        self.settings, self.load, self.task, self.allowed = settings, load, task, allowed
         self._met: dict[str, Site] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -47,7 +52,7 @@ class Sites:
     def site(self, client: str) -> Site:
         """Return the site of a client; the one met first makes room."""
         if client not in self._met:
-            site = Site(self.settings, client, self.load, self.task)
+            site = Site(self.settings, client, self.load, self.task, self.allowed)
             if len(self._met) == SITES:
                 del self._met[next(iter(self._met))]
             self._met[client] = site
@@ -72,9 +77,9 @@ class Handler:
         return Message(content, reply_to=message)
 
 
-def client_app(experiment: Settings, load: Load, task: Task | None) -> ClientApp:
+def client_app(experiment: Settings, load: Load, task: Task | None, allowed: Allowed) -> ClientApp:
     """Return the ClientApp; see :func:`fedparity.engines.flower.make_client_app`."""
-    sites, app = Sites(settings_of(experiment), load, task), ClientApp()
+    sites, app = Sites(settings_of(experiment), load, task, allowed), ClientApp()
     app.query("hello")(Handler(sites, _hello))
     app.query("probe")(Handler(sites, _exchange))
     app.train()(Handler(sites, _exchange))

@@ -35,20 +35,21 @@ from fedparity.engines.flower.door import FlowerDoor, Received
 from fedparity.engines.flower.roster import Roster
 from fedparity.engines.setup import Setup
 from fedparity.errors import InputError
+from fedparity.imports import NOTHING, Allowed
 from fedparity.reports.progress import Lines
 
 SITES = "sites.json"
 """In the run directory: the run's name and what its sites told of themselves."""
 
 
-def server_app(experiment: Settings, task: Task | None) -> ServerApp:
+def server_app(experiment: Settings, task: Task | None, allowed: Allowed) -> ServerApp:
     """Return the ServerApp; see :func:`fedparity.engines.flower.make_server_app`."""
     settings = settings_of(experiment)
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        serve(settings, task, grid, run_config(context.run_config))
+        serve(settings, task, grid, run_config(context.run_config), allowed=allowed)
 
     return app
 
@@ -59,6 +60,7 @@ def serve(
     grid: Grid,
     config: RunConfig,
     watch: Watcher | None = None,
+    allowed: Allowed = NOTHING,
 ) -> Result:
     """Run the experiment on the nodes of a grid, or go on with it.
 
@@ -74,6 +76,8 @@ def serve(
         What the run config says.
     watch
         Called with what happens; None prints lines.
+    allowed
+        The code that settings may name.
     """
     roster = Roster(grid, config.clients, agreed(settings, task))
     name = secrets.token_hex(16)
@@ -90,13 +94,17 @@ def serve(
     else:
         everyone = len(config.clients)
         roster.gather(config.wait, config.first_deadline, lstar=True, enough=everyone)
-    experiment = deployed(settings, task, roster, config)
+    experiment = deployed(settings, task, roster, config, allowed)
     run = FlowerRun(experiment, config, roster, name, watch or Lines())
     return run.resume() if config.resume else run.start()
 
 
 def deployed(
-    settings: Mapping[str, Any], task: Task | None, roster: Roster, config: RunConfig
+    settings: Mapping[str, Any],
+    task: Task | None,
+    roster: Roster,
+    config: RunConfig,
+    allowed: Allowed,
 ) -> Experiment:
     """Return the experiment over a stand-in for the data that the sites keep."""
     sites = [roster.facts[client] for client in config.clients]
@@ -104,7 +112,9 @@ def deployed(
     changed: dict[str, Any] = {"engine": "flower", "chunk": None}
     if config.min_replies is not None:
         changed["min_replies"] = config.min_replies
-    experiment = read_experiment({**settings, **changed}, federation=federation, task=task)
+    experiment = read_experiment(
+        {**settings, **changed}, federation=federation, task=task, allowed=allowed
+    )
     first = roster.facts[config.clients[0]]
     if blueprint(experiment.setup.module) != first.model:
         raise InputError("the sites build another model than the server: install the same app")

@@ -26,6 +26,7 @@ from fedparity.engines.flower.memory import Memory
 from fedparity.engines.setup import rows_of
 from fedparity.engines.simulation import Simulation
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 
 ME = np.asarray([0])
 
@@ -43,10 +44,17 @@ class Site:
         Returns the federation of that client alone.
     task
         Stands in for a task that settings cannot name.
+    allowed
+        The code that settings may name.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], client: str, load: Load, task: Task | None
+        self,
+        settings: Mapping[str, Any],
+        client: str,
+        load: Load,
+        task: Task | None,
+        allowed: Allowed,
     ) -> None:
         self.client, self.conditions = client, conditions_of(settings)
         self.agreed = agreed(settings, task)
@@ -57,7 +65,7 @@ class Site:
                 "federation.only(client)"
             )
         federation = federation.to(DTYPES[self.conditions.dtype])
-        task = task or task_of(settings, federation.kind)
+        task = task or task_of(settings, federation.kind, allowed)
         self.setup = prepare(
             federation, task, algorithm_of(settings), solver_of(settings), self.conditions
         )

@@ -1,0 +1,136 @@
+"""Files of strangers, given to the command line: no code of theirs runs unless it was allowed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import fedparity
+
+EXPERIMENT = "data: eagle_synthetic(n=10)\nrounds: 1\nlstar: none\n"
+NETS = """
+from os import popen as opened, system
+from pathlib import Path
+from torch import nn
+
+Path("imported").touch()
+
+def small(shape, outputs):
+    return nn.Linear(shape[0], outputs)
+
+class Touch:
+    def __init__(self):
+        Path("mark").touch()
+"""
+ATTACKS = (
+    "os:system(command='touch mark')",
+    "subprocess:run(args='touch mark', shell=true)",
+    'builtins:exec(source=\'open("mark", "w")\')',
+    "posixpath:os.system(command='touch mark')",
+    "{nets}:small",
+)
+BEYOND = ("{nets}:system(command='touch mark')", "{nets}:opened(cmd='touch mark')", "{nets}:Touch")
+DOORS = {
+    "run": ("run", "file.yaml"),
+    "run a run": ("run", "run"),
+    "profile": ("profile", "file.yaml", "--rounds", "1"),
+    "compare": ("compare", "file.yaml", "--algorithms", "fedavg,afl"),
+    "resume": ("resume", "run"),
+    "resume a comparison": ("resume", "comparison", "--rounds", "2"),
+}
+
+
+@pytest.fixture
+def nets(cli, tmp_path: Path) -> str:
+    """Return the name of a module in the current directory, which leaves a mark when imported."""
+    name = f"nets_{tmp_path.name}".replace("-", "_")
+    Path(f"{name}.py").write_text(NETS)
+    return name
+
+
+def write(model: str) -> None:
+    """Write what a stranger sends: a file, a run that was begun, a comparison that was begun."""
+    text = EXPERIMENT + yaml.safe_dump({"model": model})
+    Path("file.yaml").write_text(text)
+    for folder, file in (("run", "experiment.yaml"), ("comparison", "comparison.yaml")):
+        Path(folder).mkdir()
+        Path(folder, file).write_text(f"{text}algorithms: [fedavg]\n" * (folder != "run") or text)
+
+
+def refused(done) -> bool:
+    """Tell whether a command was refused in one line, and nothing of the stranger's ran."""
+    one_line = done.err.count("\n") == 1 and done.out == ""
+    return done.code == 2 and one_line and not Path("mark").exists()
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda text: text.partition("(")[0])
+@pytest.mark.parametrize("door", DOORS)
+def test_a_file_does_not_run_code(cli, nets, door, attack):
+    write(attack.format(nets=nets))
+    done = cli(*DOORS[door])
+    assert refused(done)
+    assert not Path("imported").exists()
+    if "os.system" not in attack:  # that is no import path at all
+        assert attack.partition("(")[0].format(nets=nets) in done.err
+        assert "--allow-import" in done.err
+
+
+@pytest.mark.parametrize("attack", BEYOND)
+@pytest.mark.parametrize("door", ["run", "resume"])
+def test_an_allowed_module_lends_nobody_what_it_imported(cli, nets, door, attack):
+    write(attack.format(nets=nets))
+    assert refused(cli(*DOORS[door], "--allow-import", nets))
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if door != "resume"])
+def test_what_is_allowed_runs_and_is_found_in_the_current_directory(cli, nets, door):
+    write(f"{nets}:small")
+    done = cli(*DOORS[door], "--allow-import", "other_package", "--allow-import", nets)
+    assert done.code == 0, done.err
+    assert "3 clients, 6 parameters" in done.out
+
+
+def test_a_model_on_the_command_line_is_named_by_who_wrote_it(cli, nets):
+    write(ATTACKS[0])
+    done = cli("run", "file.yaml", "--model", f"{nets}:small", "--out", "mine")
+    assert done.code == 0, done.err
+    again = cli("resume", "mine", "--rounds", "2")
+    assert refused(again)
+    assert f"'{nets}:small'" in again.err
+    assert cli("resume", "mine", "--rounds", "2", "--allow-import", nets).code == 0
+
+
+def test_a_package_is_allowed_by_its_name(cli):
+    write("linear")
+    done = cli("run", "file.yaml", "--allow-import", "../nets.py")
+    assert refused(done)
+    assert "name a package" in done.err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("list", "models"), ("run", "file.yaml"), ("run", "file.yaml", "--allow-import", "yaml")],
+)
+def test_the_current_directory_is_not_on_the_path(cli, args):
+    write("linear")
+    cli(*args)
+    assert os.getcwd() not in sys.path
+    assert "" not in sys.path
+
+
+def test_python_m_does_not_import_from_the_current_directory(tmp_path):
+    (tmp_path / "typer.py").write_text("raise SystemExit('imported from the current directory')")
+    source = str(Path(fedparity.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "fedparity", "--version"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.startswith("fedparity "), done.stderr

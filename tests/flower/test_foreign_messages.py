@@ -1,0 +1,80 @@
+"""Who names the code of a federation: its app, and no file, run config or message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed")
+
+from inprocess import SETTINGS
+
+from fedparity.engines.flower import make_client_app
+from fedparity.engines.flower.agreement import settings_of
+from fedparity.engines.flower.config import run_config
+from fedparity.engines.flower.server_app import serve
+from fedparity.engines.flower.testing import LocalGrid
+from fedparity.errors import InputError
+from fedparity.imports import Allowed
+from fedparity.testing import unlike_clients
+
+ATTACK = "os:system(command='touch mark')"
+NETS = """
+from pathlib import Path
+from torch import nn
+
+Path("imported").touch()
+
+def small(shape, outputs):
+    return nn.Linear(shape[0], outputs)
+"""
+
+
+@pytest.fixture
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a module that every site and the server could import."""
+    name = f"nets_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def run(model: str, sites: tuple[str, ...] = (), server: tuple[str, ...] = ()) -> int:
+    """Run an experiment file on sites and a server that allow these packages."""
+    settings = {**SETTINGS, "model": model, "rounds": 1, "lstar": "none"}
+    federation = unlike_clients()
+    app = make_client_app(settings, federation.only, allow_import=sites)
+    told = {"clients": ",".join(federation.names), "out": "run", "wait": 0.0}
+    return serve(
+        settings_of(settings),
+        None,
+        LocalGrid(app, federation.names, "sites"),
+        run_config(told),
+        allowed=Allowed.by(server),
+    ).rounds
+
+
+@pytest.mark.parametrize("model", [ATTACK, "{nets}:small"])
+def test_a_site_runs_no_code_that_its_app_does_not_allow(nets, model):
+    with pytest.raises(InputError, match=r"its site failed: .*--allow-import"):
+        run(model.format(nets=nets), server=(nets,))
+    assert not Path("mark").exists()
+    assert not Path("imported").exists()
+
+
+def test_the_server_runs_no_code_that_its_app_does_not_allow(nets):
+    with pytest.raises(InputError, match=f"'{nets}:small'.*--allow-import {nets}"):
+        run(f"{nets}:small", sites=(nets,))
+    assert not Path("run").exists()
+
+
+def test_an_app_may_allow_a_package(nets):
+    assert run(f"{nets}:small", sites=(nets,), server=(nets,)) == 1
+
+
+@pytest.mark.parametrize("key", ["model", "allow-import", "experiment", "task"])
+def test_a_run_config_names_no_code(key):
+    with pytest.raises(InputError, match=f"unknown key of the run config '{key}'"):
+        run_config({"clients": "0", "out": "run", key: ATTACK})
