@@ -70,7 +70,7 @@ def profile(experiment: Experiment, rounds: int = 20) -> Profile:
     trial = replace(experiment, lstar=lstar)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, intraop(1):
-        run = Run(trial, Path(folder) / "run")
+        run = Run(trial, Path(folder))
         assert run.folder is not None
         run.folder.create(trial.describe())
         state = run.open()
