@@ -96,6 +96,51 @@ def test_clients_without_weight_fall_back_to_the_given_weights():
     torch.testing.assert_close(mixture(script), vector(0.0, 1.0, 0.0))
 
 
+def test_the_average_of_the_models_after_each_round_may_be_served():
+    script, plain = Script([AFL(average=True)]), Script([AFL()])
+    assert torch.equal(script.algorithm.served(script.server), vector(1.0, 2.0))
+    models = []
+    for round in range(4):
+        if round == 2:
+            script.play(FIXTURE[:0], clients=[], loss=[])  # nobody answers: no model
+        models.append(script.play(FIXTURE, loss=PRE))
+        torch.testing.assert_close(models[-1], plain.play(FIXTURE, loss=PRE))
+        served = script.algorithm.served(script.server)
+        torch.testing.assert_close(served, torch.stack(models).mean(0))
+    assert torch.equal(plain.algorithm.served(plain.server), models[-1])
+
+
+@pytest.mark.parametrize("keep", ["last", "mean_loss"])
+def test_the_average_is_what_is_evaluated_and_kept(unlike, keep):
+    solver = fp.Solver(lr=0.5, steps=2)
+    made = bench(unlike, "afl(average=true)", solver=solver, model="mlp(hidden=4)")
+    averages = [made.server.x]
+    for _ in range(3):
+        made.advance()
+        averages.append(made.setup.algorithm.served(made.server))
+    result = fp.Experiment(
+        unlike,
+        "mlp(hidden=4)",
+        "afl(average=true)",
+        rounds=3,
+        solver=solver,
+        dtype="float64",
+        engine="loop",
+        lstar="none",
+        keep=keep,
+    ).run()
+    kept = result.settings["record"].get("kept_round", 3)
+    found = torch.cat([p.detach().ravel() for p in result.model().parameters()])
+    torch.testing.assert_close(found, averages[kept], rtol=1e-12, atol=1e-14)
+    last = made.setup.layout.write(made.setup.module, averages[3]).eval()
+    rows = result.history.query("round == 3 and split == 'test' and metric == 'loss'")
+    assert len(rows)
+    for name, value in zip(rows["client"], rows["value"], strict=True):
+        inputs, target = unlike.test.client(unlike.names.index(name))
+        loss = torch.nn.functional.cross_entropy(last(inputs), target)
+        assert value == pytest.approx(float(loss.detach()), rel=1e-12)
+
+
 def test_huge_losses_leave_a_mixture():
     script = Script([AFL(eta=0.1)])
     script.play(FIXTURE, loss=(1e30, 1.0, 1.0))

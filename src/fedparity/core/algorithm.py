@@ -209,6 +209,13 @@ class Algorithm:
         kept = {name: state for name, state in parts.items() if state}
         return Server(x, server.buffers if buffers is None else buffers, kept), replies
 
+    def served(self, server: Server) -> Tensor:
+        """Return the parameters that are evaluated and kept, which need not be the last ones."""
+        x = server.x
+        for part in self.having("serve"):
+            x = part.serve(x, server.parts.get(part.name, {}))
+        return x
+
     def _problems(self) -> list[str]:
         problems = []
         names = [part.name for part in self.parts]

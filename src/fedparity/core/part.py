@@ -48,6 +48,7 @@ HOOKS = (
     "step",
     "judge",
     "tell",
+    "serve",
     "personal",
 )
 
@@ -380,6 +381,10 @@ class Part:
     def tell(self, s: Tensors) -> dict[str, float]:
         """Server, after the round: numbers for the log."""
         return {}
+
+    def serve(self, x: Tensor, s: Tensors) -> Tensor:
+        """Server, at evaluation: the parameters to evaluate and keep; rounds go on from ``x``."""
+        return x
 
     def personal(self, x: Tensor, c: Client) -> Tensor:
         """Client, at evaluation: the parameters it would really use."""

@@ -281,7 +281,8 @@ class Run:
         return {part.name: part.tell(state.server.parts.get(part.name, {})) for part in parts}
 
     def _down(self, state: RunState) -> Down:
-        return Down("evaluate", state.round, 0.0, state.server.x, state.server.buffers)
+        x = self.experiment.setup.algorithm.served(state.server)
+        return Down("evaluate", state.round, 0.0, x, state.server.buffers)
 
     def _measure(self, down: Down, split: str, round: int) -> Values:
         """Evaluate all clients, remember it, and return the model they would really use."""
@@ -312,7 +313,8 @@ class Run:
             value = summary_value(frame, keep, split="validation")
             if _better(keep, value, state.best_value):
                 state.best_value, state.best_round = value, state.round
-                state.best_x, state.best_buffers = state.server.x, state.server.buffers
+                kept = self._down(state)
+                state.best_x, state.best_buffers = kept.x, kept.buffers
         if stop is not None:
             value = summary_value(frame, stop.metric, split="validation")
             if _better(stop.metric, value, state.stop_value):
@@ -327,13 +329,13 @@ class Run:
     def _finish(self, state: RunState) -> Result:
         experiment, settings = self.experiment, self.experiment.describe()
         self._save(state)
+        down = self._down(state)
         if state.best_x is not None and state.best_buffers is not None:
-            state.server = state.server._replace(x=state.best_x, buffers=state.best_buffers)
+            down = replace(down, x=state.best_x, buffers=state.best_buffers)
             settings["record"]["kept_round"] = state.best_round
         shown = settings["record"].get("kept_round", state.round)
         if told := self._told(state):
             settings["record"]["told"] = told
-        down = self._down(state)
         values: dict[str, Values] = {}
         for split in ("train", "validation", "test"):
             if len(getattr(experiment.federation, split)):
@@ -344,9 +346,7 @@ class Run:
                     for model, numbers in found.items():
                         self.history.add(shown, split, model, numbers, sizes)
         clients = self._table(values)
-        module = experiment.setup.layout.write(
-            self.module, state.server.x, state.server.buffers
-        ).eval()
+        module = experiment.setup.layout.write(self.module, down.x, down.buffers).eval()
         path = None
         if self.folder is not None:
             path = self.folder.path

@@ -39,13 +39,16 @@ class AFL(Part):
         ``weights_first`` with the new ones (PropFair's and AAggFF's code).
     initial
         Weights before the first round: ``uniform`` or by ``size``.
+    average
+        Evaluate and keep the average of the models after each round, of which the paper's theory
+        speaks and which easyFL reports, instead of the last. The rounds themselves are the same.
 
     Notes
     -----
     Sent up: one float more than FedAvg, the training loss before local training. The server learns
     each client's loss. The paper asks every client every round; with partial participation only the
     weights of those who answer move, keeping their total mass, and they are aggregated with their
-    share of it. The last iterate is evaluated; the paper's theory speaks of the averaged one.
+    share of it. Buffers, such as BatchNorm's statistics, are those of the last model in any case.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class AFL(Part):
     eta: float = Field(default=0.1, ge=0, description="step of the mixture weights")
     order: Literal["model_first", "weights_first"] = "model_first"
     initial: Literal["uniform", "size"] = "uniform"
+    average: bool = Field(default=False, description="evaluate and keep the average over rounds")
 
     name = "afl"
     paper = "Mohri et al. 2019 (AFL)"
@@ -79,12 +83,17 @@ class AFL(Part):
     def softens(self) -> str:
         return "lower eta"
 
+    @property
+    def hooks(self) -> frozenset[str]:
+        return super().hooks if self.average else super().hooks - {"serve"}
+
     def neutral(self) -> Part:
         return AFL(eta=0.0)
 
     def init_server(self, x: Tensor, ctx: Context) -> Tensors:
         each = ctx.sizes.double() if self.initial == "size" else torch.ones(ctx.population).double()
-        return {"mixture": each / each.sum()}
+        past = {"past": torch.zeros_like(x), "rounds": torch.tensor(0)} if self.average else {}
+        return {"mixture": each / each.sum(), **past}
 
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
@@ -93,8 +102,16 @@ class AFL(Part):
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         old = s["mixture"][ctx.clients]
         new = project(old + self.eta * up["loss"].double(), mass=old.sum())
-        mixture = s["mixture"].index_copy(0, ctx.clients, new)
+        state = {"mixture": s["mixture"].index_copy(0, ctx.clients, new)}
+        if self.average:
+            # The model of this round is not known yet: the last one joins those before it.
+            past = s["past"] if s["rounds"] == 0 else self.serve(ctx.x, s)
+            state |= {"past": past, "rounds": s["rounds"] + 1}
         used = old if self.order == "model_first" else new
         if float(used.sum()) == 0:
-            return w, {"mixture": mixture}
-        return (used / used.sum()).to(w.dtype), {"mixture": mixture}
+            return w, state
+        return (used / used.sum()).to(w.dtype), state
+
+    def serve(self, x: Tensor, s: Tensors) -> Tensor:
+        rounds = int(s["rounds"])
+        return s["past"] + (x - s["past"]) / rounds if rounds else x
