@@ -15,7 +15,7 @@ from fedparity.testing import CHECKS, Bench, Trial, unlike_clients
 from fedparity.testing.checks import check_engines, check_finite, check_replies, check_resume
 
 VARIANTS: dict[str, list[dict[str, object]]] = {
-    "afl": [{"order": "weights_first"}, {"eta": 1.0, "initial": "size"}],
+    "afl": [{"order": "weights_first"}, {"eta": 1.0, "initial": "size"}, {"average": True}],
     "eagle": [
         {"weights": "fresh", "lam": 0.1},
         {"normalise": "none", "clip_min": 0.0},
@@ -23,7 +23,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     ],
     "momentum": [{"beta": 0.5, "dampening": 0.5}],
     "prox": [{"mu": 5.0}],
-    "qffl": [{"q": 5.0}, {"q": 0.1, "static_step": True, "by_size": True}],
+    "qffl": [{"q": 5.0}, {"q": 0.1, "static_step": True, "by_size": True}, {"signal": "post"}],
     "fedeba_plus": [{"theta": 90.0}, {"theta": 30.0}],
     "scaffold": [{"option": 1}],
     "pgvc": [{"mode": "penalty", "layers": 1}],

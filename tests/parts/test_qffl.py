@@ -148,12 +148,16 @@ def test_the_decayed_learning_rate_is_the_one_that_counts(unlike):
     torch.testing.assert_close(found.server.x, wanted, rtol=1e-8, atol=1e-12)
 
 
-def test_the_reported_loss_is_that_of_the_received_model_on_all_training_examples(unlike):
-    made = bench(unlike, "qffl", solver=fp.Solver(lr=0.5, steps=5, batch=2), model="mlp(hidden=4)")
+@pytest.mark.parametrize("signal", ["pre", "post"])
+def test_the_reported_loss_is_that_of_one_model_on_all_training_examples(unlike, signal):
+    solver = fp.Solver(lr=0.5, steps=5, batch=2)
+    made = bench(unlike, f"qffl(signal={signal})", solver=solver, model="mlp(hidden=4)")
     x = made.server.x
-    reported = made.advance().reports["qffl"]["loss"]
-    module = made.setup.layout.write(made.setup.module, x).eval()
+    replies = made.advance()
+    reported = replies.reports["qffl"]["loss"]
     for k in range(len(unlike)):
+        at = x if signal == "pre" else x + replies.deltas[k]
+        module = made.setup.layout.write(made.setup.module, at).eval()
         inputs, target = unlike.train.client(k)
         loss = torch.nn.functional.cross_entropy(module(inputs), target)
         assert float(reported[k]) == pytest.approx(float(loss.detach()), rel=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import takewhile
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -42,6 +43,9 @@ class QFFL(Part):
         Multiply both sums' terms by the client's examples (for uniform sampling of clients).
     static_step
         Use ``h_k = L`` for every client: the step no longer shrinks with the gradients.
+    signal
+        ``pre`` uses the loss of the received model (the paper), ``post`` that of the trained one on
+        the same examples (easyFL's code of 2021, hence the rows of the FedFV paper).
 
     Notes
     -----
@@ -63,6 +67,7 @@ class QFFL(Part):
     q: float = Field(default=1.0, ge=0, description="exponent on the loss")
     by_size: bool = Field(default=False, description="multiply by the number of examples")
     static_step: bool = Field(default=False, description="keep h_k = 1/lr")
+    signal: Literal["pre", "post"] = "pre"
 
     name = "qffl"
     paper = "Li et al. 2020 (q-FFL)"
@@ -72,7 +77,7 @@ class QFFL(Part):
 
     @property
     def reads(self) -> frozenset[Fact]:
-        return frozenset({"loss"})
+        return frozenset({"end_loss" if self.signal == "post" else "loss"})
 
     @property
     def own_weights(self) -> Weights:
@@ -92,7 +97,8 @@ class QFFL(Part):
 
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
-        return Finish(delta, {"loss": c.loss, "norm2": (delta / c.lr).square().sum(-1)})
+        loss = c.end_loss if self.signal == "post" else c.loss
+        return Finish(delta, {"loss": loss, "norm2": (delta / c.lr).square().sum(-1)})
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         loss = up["loss"].double() + 1e-10
