@@ -69,7 +69,7 @@ class Literal:
         for k in clients:
             self.last[k], self.seen[k] = updates[k], t
         tau = self.part.tau
-        if tau and t >= tau:
+        if tau and t >= (tau if self.part.window == "paper" else tau - 1):
             offsets = range(tau, 0, -1) if self.part.window == "paper" else range(tau - 1, -1, -1)
             for i in offsets:
                 then = [k for k, when in self.seen.items() if when == t - i]
@@ -201,6 +201,21 @@ def test_a_client_that_came_back_is_not_remembered():
     before = script.server.x
     after = script.play(-matrix((-1, 1)), clients=[0], loss=[1.0])
     torch.testing.assert_close(before - after, vector(-1, 1))
+
+
+@pytest.mark.parametrize(
+    ("window", "wanted"),
+    [
+        # the mean of (3, 0) and (-1, 1)
+        ("paper", (1, 0.5)),
+        # g.G_2 = -1/2: g + (-1, 1) / 4 = (3/4, 3/4), rescaled to |(1, 1/2)|
+        ("code", (math.sqrt(5 / 8), math.sqrt(5 / 8))),
+    ],
+)
+def test_window_of_the_code_begins_with_round_tau(window, wanted):
+    script = Script([FedFV(alpha=1, tau=1, window=window)], ZERO, n=[1, 1])
+    after = script.play(-matrix((3, 0), (-1, 1)), loss=[1.0, 1.0])
+    torch.testing.assert_close(-after, vector(*wanted))
 
 
 def test_window_of_the_code_with_tau_1_ignores_absent_clients():

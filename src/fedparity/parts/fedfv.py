@@ -50,8 +50,10 @@ class FedFV(Part):
     tau
         Past rounds whose absent clients are remembered; 0 remembers none.
     window
-        ``paper`` looks at the rounds t-tau .. t-1 (the algorithm), ``code`` at t-tau+1 .. t (the
-        authors' code, in which tau=1 touches present clients only).
+        ``paper`` looks at the rounds t-tau .. t-1 from the first round with so many behind it: the
+        algorithm as printed, and what its tables were made with. ``code`` looks at t-tau+1 .. t
+        from round tau on, so that tau=1 touches present clients only: the authors' later code,
+        easyFL from August 2021 on and FLGo, and what others copied from it.
     order
         Order of the projection targets: by ascending ``loss``, ``reverse``, or ``random``.
     mean
@@ -137,7 +139,8 @@ class FedFV(Part):
         weights = (w if self.mean == "given" else ctx.uniform).double().numpy()
         gram = gram_matrix(updates)
         direction = mixture(self._internal(gram, weights, up["loss"], ctx), updates)
-        if ctx.round > self.tau > 0:
+        first = self.tau + 1 if self.window == "paper" else self.tau
+        if self.tau and ctx.round >= first:
             self._external(direction, updates, s, ctx)
         length = math.sqrt(direction @ direction)
 
