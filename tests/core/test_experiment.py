@@ -221,6 +221,7 @@ def test_the_table_of_clients_has_the_promised_columns(unlike):
         *("train_loss", "validation_loss", "test_loss"),
         *("validation_accuracy", "test_accuracy"),
         *("validation_lstar", "test_lstar", "validation_gap", "test_gap"),
+        "rounds_answered",
     ]
     assert clients["n_train"].tolist() == [9, 4, 1, 6]
     missing = clients.loc[clients["n_test"] == 0, ["test_loss", "test_accuracy", "test_gap"]]

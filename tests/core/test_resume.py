@@ -232,3 +232,14 @@ def test_a_run_without_a_directory_writes_nothing(unlike, tmp_path, monkeypatch)
     result = experiment(unlike).run()
     assert result.path is None
     assert not list(tmp_path.iterdir())
+
+
+def test_rounds_of_each_client_are_counted_across_a_pause(unlike, tmp_path):
+    made = experiment(unlike)
+    interrupted(made, tmp_path / "run", done=5)
+    resumed = made.resume(tmp_path / "run").clients
+    straight = made.run(tmp_path / "straight").clients
+    assert resumed["rounds_answered"].tolist() == straight["rounds_answered"].tolist()
+    log = (tmp_path / "straight" / "log.jsonl").read_text().splitlines()
+    answered = [entry["answered"] for entry in map(json.loads, log) if "skipped" not in entry]
+    assert straight["rounds_answered"].sum() == sum(answered)

@@ -14,6 +14,7 @@ def run(
     *,
     n_test: list[int] | None = None,
     names: list[str] | None = None,
+    answered: list[int] | None = None,
     **record: object,
 ) -> Result:
     """Return a run of as many clients as there are numbers, with 100 test examples each."""
@@ -29,5 +30,7 @@ def run(
         columns["test_accuracy"] = accuracy
     if lstar is not None:
         columns["test_lstar"] = lstar
+    if answered is not None:
+        columns["rounds_answered"] = answered
     settings = {"algorithm": "any", "record": record}
     return Result(pd.DataFrame(columns), pd.DataFrame(), settings, rounds=5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clients import run
 
-from fedparity.reports.findings import headlines, levelling, weights
+from fedparity.reports.findings import cautions, headlines, levelling, weights
 
 EQUAL = [1.0, 1.0, 1.0]
 
@@ -52,6 +52,25 @@ def test_training_alone_is_neither_judged_nor_a_baseline():
     runs = {"fedavg": gapped(0, 1, 2), "local": alone}
     assert "local" not in levelling(runs, "fedavg")
     assert levelling(runs, "local").startswith("Levelling down cannot be judged")
+
+
+def test_who_took_part_in_no_round_is_named():
+    told = cautions({"a": run([0.9, 0.8, 0.7], answered=[3, 0, 1])})
+    assert told == [
+        "1 client took part in no round (client-1): the model was trained without its examples."
+    ]
+    many = cautions({"a": run([0.5] * 9, answered=[0] * 8 + [1])})
+    assert many[0].startswith("8 clients took part in no round (client-0, client-1,")
+    assert "client-4 and 3 more)" in many[0]
+    assert cautions({"a": run([0.9, 0.8], answered=[1, 4])}) == []
+
+
+def test_who_was_absent_under_one_algorithm_alone_is_told_with_its_name():
+    some, other = run([0.9, 0.8], answered=[2, 0]), run([0.9, 0.8], answered=[2, 1])
+    assert len(cautions({"a": some, "b": some})) == 1
+    assert [told[:26] for told in cautions({"a": some, "b": other})] == [
+        "Under a, 1 client took par"
+    ]
 
 
 def test_one_weighting_for_all_is_said():

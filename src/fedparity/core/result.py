@@ -31,7 +31,8 @@ class Result:
     ----------
     clients
         One row a client: examples, losses, accuracies, L* and loss gaps, of the model each client
-        would really use (its personal one where the algorithm has such).
+        would really use (its personal one where the algorithm has such), and in how many rounds it
+        answered.
     history
         Long table ``round, client, split, model, metric, value, n``.
     settings

@@ -153,6 +153,7 @@ class Run:
             0,
             setup.algorithm.init(x, buffers, self.context),
             store,
+            answered=torch.zeros(len(experiment.federation), dtype=torch.int64),
             identity={"schema": SCHEMA, **experiment.identity()},
         )
 
@@ -186,6 +187,8 @@ class Run:
         )
         state.server, state.round = server, t
         state.empty = state.empty + 1 if replies is None else 0
+        if replies is not None:
+            state.answered[replies.clients] += 1
 
     def _cohort(self, round: int) -> Ids:
         """Return the cohort of a round; between training, drawing one costs as much as several."""
@@ -345,7 +348,7 @@ class Run:
                     sizes = experiment.federation.train.sizes
                     for model, numbers in found.items():
                         self.history.add(shown, split, model, numbers, sizes)
-        clients = self._table(values)
+        clients = self._table(values).assign(rounds_answered=state.answered.numpy())
         module = experiment.setup.layout.write(self.module, down.x, down.buffers).eval()
         path = None
         if self.folder is not None:

@@ -25,7 +25,7 @@ from fedparity.core.layout import Layout
 from fedparity.engines.setup import Ids
 from fedparity.errors import FedparityError, InputError
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 class ClientStore:
@@ -147,6 +147,8 @@ class RunState:
     """Evaluations since the metric of early stopping last improved."""
     empty: int = 0
     """Rounds without enough replies."""
+    answered: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """Rounds in which each client had a part, ``[K]``."""
     identity: dict[str, Any] = field(default_factory=dict)
     """What a resume must agree with: algorithm, data, schema."""
 
@@ -156,6 +158,7 @@ class RunState:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
         tensors = {"x": self.server.x, "buffers": self.server.buffers, **self.store.tensors()}
+        tensors["answered"] = self.answered
         for part, state in self.server.parts.items():
             tensors |= {f"server/{part}/{key}": value for key, value in state.items()}
         if self.best_x is not None and self.best_buffers is not None:
@@ -208,6 +211,7 @@ class RunState:
             raise InputError(f"cannot resume {folder.parent}: its state has another schema")
         self.server = Server(tensors["x"], tensors["buffers"], parts)
         self.store.restore(tensors)
+        self.answered = tensors["answered"]
         self.round, self.patience = numbers["round"], numbers["patience"]
         self.best_value, self.best_round = numbers["best_value"], numbers["best_round"]
         self.stop_value, self.empty = numbers["stop_value"], numbers["empty"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from fedparity.core.result import Result
 from fedparity.metrics import ClientFrame, LevellingDown
 from fedparity.reports.numbers import FEW, Results, frames_of, has_gaps
 
+NAMED = 5
+"""Clients called by name in a sentence; of more, it gives the number."""
 NOT_JOINED = "Each client trained alone: there is nothing to gain or to pay by joining."
 
 
@@ -28,7 +32,41 @@ def cautions(results: Results) -> list[str]:
         )
     if none:
         found.append(f"{_clients(none)} no test example and no number here.")
-    return found
+    return [*found, *_absences(results)]
+
+
+def _absences(results: Results) -> Iterator[str]:
+    """Yield who had a part in no round; once where it is the same under all algorithms."""
+    missing = {name: absent(result) for name, result in results.items()}
+    if len(set(missing.values())) == 1:
+        missing = {"": next(iter(missing.values()))}
+    for name, clients in missing.items():
+        if clients:
+            under = f"Under {name}, " if name else ""
+            count = "1 client" if len(clients) == 1 else f"{len(clients)} clients"
+            whose = "its examples" if len(clients) == 1 else "their examples"
+            yield (
+                f"{under}{count} took part in no round ({shortened(clients)}): the model was "
+                f"trained without {whose}."
+            )
+
+
+def absent(result: Result) -> tuple[str, ...]:
+    """Return the clients that were never drawn, or failed whenever they were."""
+    if "rounds_answered" not in result.clients:
+        return ()
+    rows = result.clients[result.clients["rounds_answered"] == 0]
+    return tuple(str(name) for name in rows["client"])
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return the first of the names, and how many more there are.
+
+    >>> shortened(["a", "b"]), shortened(["a", "b", "c", "d", "e", "f", "g"])
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def weights(results: Results) -> str:
