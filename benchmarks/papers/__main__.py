@@ -15,13 +15,26 @@ from pathlib import Path
 
 from eagle import EAGLE
 from fedeba import FEDEBA
-from fedfv import FEDFV, FEDFV_BATCHES
+from fedfv import (
+    FEDFV2,
+    FEDFV2_PLAIN,
+    FEDFV3,
+    FEDFV3_LAST,
+    FEDFV3_PLAIN,
+    FEDFV4,
+    FEDFV4_CLOTHES,
+)
 from pgvc import PGVC
-from study import SEEDS, run, table
+from study import run, table
 
 STUDIES = {
-    "fedfv": FEDFV,
-    "fedfv-batches": FEDFV_BATCHES,
+    "fedfv2": FEDFV2,
+    "fedfv2-plain": FEDFV2_PLAIN,
+    "fedfv3": FEDFV3,
+    "fedfv3-last": FEDFV3_LAST,
+    "fedfv3-plain": FEDFV3_PLAIN,
+    "fedfv4": FEDFV4,
+    "fedfv4-clothes": FEDFV4_CLOTHES,
     "fedeba": FEDEBA,
     "pgvc": PGVC,
     "eagle": EAGLE,
@@ -31,15 +44,16 @@ STUDIES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("study", choices=STUDIES)
-    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many seeds")
+    parser.add_argument("--seeds", type=int, help="how many of the study's seeds")
     parser.add_argument("--rounds", type=int, help="instead of the study's own number")
     parser.add_argument("--only", default="", help="rows whose label contains this text")
     parser.add_argument("--out", type=Path, default=Path("runs/papers"))
     asked = parser.parse_args()
     study = STUDIES[asked.study]
     rounds = asked.rounds or study.rounds
+    seeds = study.seeds[: asked.seeds]
     rows: dict[str, list[dict[str, float]]] = {}
-    for seed in SEEDS[: asked.seeds]:
+    for seed in seeds:
         for place, setting in enumerate(study.settings):
             if asked.only not in setting.label:
                 continue
@@ -51,7 +65,7 @@ def main() -> None:
                 rows[setting.label].append(study.columns(result))
             took = time.monotonic() - began
             print(f"{setting.label}, seed {seed}: {took:.0f} s", file=sys.stderr, flush=True)
-    print(f"{study.title}; {rounds} rounds, seeds {', '.join(map(str, SEEDS[: asked.seeds]))}\n")
+    print(f"{study.title}; {rounds} rounds, seeds {', '.join(map(str, seeds))}\n")
     print(table(rows))
 
 

@@ -36,6 +36,7 @@ class Study:
     settings: Sequence[Setting]
     columns: Callable[[fp.Result], dict[str, float]]
     conditions: dict[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = SEEDS
 
 
 def test_accuracies(result: fp.Result) -> pd.DataFrame:
