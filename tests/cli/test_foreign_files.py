@@ -134,3 +134,34 @@ def test_python_m_does_not_import_from_the_current_directory(tmp_path):
         text=True,
     )
     assert done.stdout.startswith("fedparity "), done.stderr
+
+
+LINKS = ("lock", "log.jsonl", "experiment.yaml.part", "checkpoint/state.json", "clients.parquet")
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_run_is_not_written_where_links_lead(cli, link):
+    write("linear")
+    assert cli("run", "file.yaml", "--out", "linked").code == 0
+    Path("private").write_text("mine")
+    Path("linked", link).unlink(missing_ok=True)
+    Path("linked", link).symlink_to(Path("private").absolute())
+    done = cli("resume", "linked", "--rounds", "2")
+    assert refused(done)
+    assert f"linked/{link} is a link" in done.err
+    assert Path("private").read_text() == "mine"
+
+
+def test_a_comparison_is_not_written_where_links_lead(cli):
+    write("linear")
+    Path("elsewhere").mkdir()
+    Path("comparison/fedavg").symlink_to(Path("elsewhere").absolute())
+    done = cli("resume", "comparison")
+    assert refused(done)
+    assert "comparison/fedavg is a link" in done.err
+    assert list(Path("elsewhere").iterdir()) == []
+
+
+def test_a_file_of_brackets_is_one_line(cli):
+    Path("deep.yaml").write_text("data: " + "[" * 100_000)
+    assert refused(cli("run", "deep.yaml"))

@@ -42,7 +42,13 @@ class RunDir:
         self._noting: io.BufferedWriter | None = None
 
     def held(self, what: str) -> AbstractContextManager[None]:
-        """Hold the lock on the directory; one that another process writes to is refused."""
+        """Hold the lock on the directory; one that another process writes to is refused.
+
+        So is one with links in it: what is written here would be written where they lead.
+        """
+        for file in self.path.rglob("*"):
+            if file.is_symlink():
+                raise InputError(f"{file} is a link: put there what it leads to, or remove it")
         return lock.held(self.path, what)
 
     def require_free(self) -> None:
@@ -159,7 +165,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         problem = " ".join(str(error).split())
         raise InputError(f"{file} is not valid YAML: {problem}") from error
     if not isinstance(content, dict):
