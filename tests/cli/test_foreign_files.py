@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -160,6 +161,20 @@ def test_a_comparison_is_not_written_where_links_lead(cli):
     assert refused(done)
     assert "comparison/fedavg is a link" in done.err
     assert list(Path("elsewhere").iterdir()) == []
+
+
+def test_names_out_of_files_do_not_move_the_cursor(cli):
+    write("linear")
+    assert cli("run", "file.yaml", "--out", "loud").code == 0
+    table = pd.read_parquet("loud/clients.parquet")
+    table.assign(client=["\x1b[2Jcleared", "b", "c"]).to_parquet("loud/clients.parquet")
+    shown = cli("resume", "loud")
+    assert "?[2Jclear" in shown.out
+    assert "\x1b" not in shown.out
+    Path("file.yaml").write_text(EXPERIMENT + 'model: "\\e[2Jlinear"\n')
+    told = cli("run", "file.yaml")
+    assert "?[2Jlinear" in told.err
+    assert "\x1b" not in told.err
 
 
 def test_a_file_of_brackets_is_one_line(cli):

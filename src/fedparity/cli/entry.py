@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from fedparity.cli.commands import app
+from fedparity.cli.work import plain
 from fedparity.errors import FedparityError, InputError, unknown
 
 UsageError: type[Exception] = next(
@@ -76,5 +77,5 @@ def _usage(error: Exception) -> str:
 
 
 def _said(text: str, code: int) -> int:
-    print(f"fedparity: {' '.join(text.split())}", file=sys.stderr)
+    print(plain(f"fedparity: {' '.join(text.split())}"), file=sys.stderr)
     return code

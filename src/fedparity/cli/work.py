@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 if TYPE_CHECKING:
     from fedparity.core.experiment import Experiment
@@ -21,9 +22,29 @@ RUNS = Path("runs")
 """Where results go when no directory is named."""
 
 
+class PlainConsole(Console):
+    """A console on which names out of files cannot move the cursor or change the terminal."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Return what is printed."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=plain(segment.text))
+
+
 def console() -> Console:
     """Return the console for results."""
-    return Console(highlight=False)
+    return PlainConsole(highlight=False)
+
+
+def plain(text: str) -> str:
+    """Return a text with ``?`` for each character that cannot be seen, but for ends of lines.
+
+    >>> plain("a" + chr(27) + "[2Jb")
+    'a?[2Jb'
+    """
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
 def slug(text: str) -> str:
@@ -106,4 +127,4 @@ def _way_on(directory: Path | None) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"fedparity: {text}", file=sys.stderr)
+    print(plain(f"fedparity: {text}"), file=sys.stderr)
