@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import choice
 from eagle import EAGLE
 from fedeba import FEDEBA
 from fedfv import (
@@ -43,12 +44,15 @@ STUDIES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("study", choices=[*STUDIES, "fedeba-choice"])
     parser.add_argument("--seeds", type=int, help="how many of the study's seeds")
     parser.add_argument("--rounds", type=int, help="instead of the study's own number")
     parser.add_argument("--only", default="", help="rows whose label contains this text")
     parser.add_argument("--out", type=Path, default=Path("runs/papers"))
     asked = parser.parse_args()
+    if asked.study == "fedeba-choice":
+        choice.main(asked.out / asked.study)
+        return
     study = STUDIES[asked.study]
     rounds = asked.rounds or study.rounds
     seeds = study.seeds[: asked.seeds]

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from study import Setting, Study, test_accuracies
+from study import Setting, Study, accuracies
 
 import fedparity as fp
 from fedparity.core.seeds import generator
@@ -54,7 +54,7 @@ def hundred_clients(seed: int, setting: Setting) -> fp.Federation:
 
 
 def three_columns(result: fp.Result) -> dict[str, float]:
-    rounds = test_accuracies(result)
+    rounds = accuracies(result)
     last, last20 = rounds.iloc[-1], rounds.iloc[-20:]
     return {
         **dict(zip(("shirt", "pullover", "T-shirt"), last, strict=True)),
@@ -66,7 +66,7 @@ def three_columns(result: fp.Result) -> dict[str, float]:
 
 
 def hundred_columns(result: fp.Result) -> dict[str, float]:
-    rounds = test_accuracies(result)
+    rounds = accuracies(result)
     last, late = rounds.iloc[-1].sort_values(), rounds.loc[rounds.index.max() - 100 :]
     return {
         "mean": last.mean(),

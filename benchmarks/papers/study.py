@@ -39,9 +39,9 @@ class Study:
     seeds: tuple[int, ...] = SEEDS
 
 
-def test_accuracies(result: fp.Result) -> pd.DataFrame:
-    """Return test accuracy in percent, a row a round and a column a client."""
-    rows = result.history.query("split == 'test' and metric == 'accuracy' and model == 'global'")
+def accuracies(result: fp.Result, split: str = "test") -> pd.DataFrame:
+    """Return accuracy in percent, a row a round and a column a client."""
+    rows = result.history.query("split == @split and metric == 'accuracy' and model == 'global'")
     return 100 * rows.pivot(index="round", columns="client", values="value")
 
 

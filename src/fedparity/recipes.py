@@ -16,6 +16,7 @@ from fedparity.parts import (
     PVR,
     QFFL,
     Adaptive,
+    FedEBAPlus,
     FedSGD,
     Momentum,
     Nova,
@@ -96,6 +97,10 @@ def _fedpgvc(
     return (control, Uniform())
 
 
+def _fedeba_plus_paper(alpha: float = 0.9, tau: float = 0.1) -> tuple[Part, ...]:
+    return (FedEBAPlus(alpha=alpha, tau=tau, floor=None, clip=None),)
+
+
 def _qfedsgd(q: float = QFFL().q) -> tuple[Part, ...]:
     return (FedSGD(), QFFL(q=q))
 
@@ -106,6 +111,7 @@ RECIPES: dict[str, Recipe] = {
     "fedavg": Recipe(_fedavg, "McMahan et al. 2017 (FedAvg)"),
     "fedavgm": Recipe(_fedavgm, Momentum.paper),
     "fedbn": Recipe(_fedbn, BN.paper),
+    "fedeba_plus_paper": Recipe(_fedeba_plus_paper, FedEBAPlus.paper),
     "fednova": Recipe(_fednova, Nova.paper),
     "fedpgvc": Recipe(_fedpgvc, PGVC.paper),
     "fedprox": Recipe(_fedprox, Prox.paper),

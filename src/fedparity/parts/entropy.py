@@ -11,7 +11,6 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.core.part import STRICT, Context, Part, Weights
-from fedparity.errors import InputError
 
 Annealing = Literal["none", "linear", "concave", "convex"]
 Prior = Literal["uniform", "size"]
@@ -28,8 +27,10 @@ class Entropy(Part):
     prior
         :math:`q_k`: ``uniform``, or the share of examples (``size``).
     floor
-        Smallest weight allowed; raises the temperature where it must. None allows any, and so does
-        a ``size`` prior under which a client starts below it.
+        Smallest weight allowed, as a share of the client's :math:`q_k`: with m clients and a
+        uniform prior no weight is below ``floor / m``, and none is more than ``1 / floor`` times
+        another. The temperature is raised where it must. 1 is the prior itself; None allows any
+        weight.
     anneal, kappa
         Fall of the temperature with the round r = 1, 2, ..: ``linear``
         :math:`\tau/(1+\kappa(r-1))`, ``concave`` with exponent 1/2 and ``convex`` with exponent 3
@@ -40,7 +41,9 @@ class Entropy(Part):
         default=0.1, gt=0, allow_inf_nan=True, description="temperature of the softmax"
     )
     prior: Prior = "uniform"
-    floor: float | None = Field(default=1e-6, gt=0, lt=1, description="smallest weight allowed")
+    floor: float | None = Field(
+        default=0.5, gt=0, le=1, description="smallest weight, to the equal share"
+    )
     anneal: Annealing = "none"
     kappa: float = Field(default=0.01, ge=0, description="speed of annealing")
 
@@ -51,32 +54,31 @@ class Entropy(Part):
     replaces = frozenset({"weigh"})
 
     @property
-    def own_weights(self) -> Weights:
+    def own_weights(self) -> Weights | None:
         return self.prior
 
     @property
     def softens(self) -> str:
-        return "raise tau"
+        return "raise tau or floor"
 
-    def validate(self, ctx: Context) -> None:
-        if self.prior == "uniform" and self.floor is not None and self.floor * ctx.cohort >= 1:
-            raise InputError(
-                f"'{self.name}': {ctx.cohort} weights cannot all be above floor={self.floor:g}"
-            )
+    def temperature(self, losses: Tensor, round: int) -> float:
+        r"""Return the annealed temperature, raised where a weight could fall under the floor.
 
-    def temperature(self, losses: Tensor, q: Tensor, round: int) -> float:
-        """Return the annealed temperature, raised where a weight would fall under the floor."""
+        At :math:`(F_{max} - F_{min}) / \ln(1/floor)` no weight is below ``floor`` of its prior,
+        because :math:`\sum_j q_j \exp((F_j - F_k)/\tau) \le \exp((F_{max} - F_{min})/\tau)`.
+        """
         power = {"none": 0.0, "linear": 1.0, "concave": 0.5, "convex": 3.0}[self.anneal]
         tau = self.tau / math.pow(1 + self.kappa * (round - 1), power)
-        lowest = float(q.min())
-        if self.floor is None or self.floor >= lowest:
+        if self.floor is None:
             return tau
-        return max(tau, float(losses.max() - losses.min()) / math.log(lowest / self.floor))
+        if self.floor == 1:
+            return math.inf
+        return max(tau, float(losses.max() - losses.min()) / -math.log(self.floor))
 
     def softmax(self, losses: Tensor, ctx: Context) -> Tensor:
         """Return the weights of these losses, in float64."""
         losses = losses.double()
         q = ctx.n.double() if self.prior == "size" else torch.ones_like(losses)
         q = q / q.sum()
-        tau = self.temperature(losses, q, ctx.round)
+        tau = self.temperature(losses, ctx.round)
         return torch.softmax(q.log() + losses / tau, 0)

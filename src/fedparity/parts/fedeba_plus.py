@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Literal
 
 import torch
@@ -10,8 +11,22 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors, stacked
+from fedparity.core.part import (
+    STRICT,
+    Client,
+    Context,
+    Fact,
+    Finish,
+    Part,
+    Plan,
+    Tensors,
+    Weights,
+    stacked,
+)
 from fedparity.parts.entropy import Entropy
+
+STRONGEST = 0.25
+"""Alpha x steps x learning rate up to which an alignment without ``clip`` was seen to train."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -31,7 +46,14 @@ class FedEBAPlus(Entropy):
     Parameters
     ----------
     alpha
-        Strength of the alignment; 0 is FedEBA.
+        Strength of the alignment; 0 is FedEBA, without the second exchange.
+    clip
+        Largest norm of the fair gradient :math:`\tilde g`, which every local step takes unchanged;
+        None takes it as long as it is.
+    aggregate
+        ``entropy`` weighs the updates by the losses after training; ``given`` leaves them the
+        weights of the experiment and of other parts, so that the alignment stands alone (the
+        paper's Table 16).
     theta
         Angle in degrees up to which the model branch is taken: 0 never, 90 always.
     scale
@@ -48,6 +70,11 @@ class FedEBAPlus(Entropy):
     printed algorithm omits the aligned local step; Eq. 8 mixes a gradient with a displacement, we
     use displacements throughout.
 
+    The printed setting, alpha 0.9 at temperature 0.1 without an effective floor
+    (``fedeba_plus_paper``), does not train: the softmax puts all weight on one client, and its
+    gradient, at full length, is nine tenths of every local step. A warning tells where alpha x
+    steps x learning rate is above 0.25 without ``clip``.
+
     Examples
     --------
     >>> round(angle(torch.tensor([1.0, 2.0, 0.5])), 4)
@@ -59,7 +86,9 @@ class FedEBAPlus(Entropy):
     entropy-based model. arXiv:2301.12407, 2023.
     """
 
-    alpha: float = Field(default=0.9, ge=0, le=1, description="strength of the alignment")
+    alpha: float = Field(default=0.5, ge=0, le=1, description="strength of the alignment")
+    clip: float | None = Field(default=0.3, gt=0, description="largest norm of the fair gradient")
+    aggregate: Literal["entropy", "given"] = "entropy"
     theta: float = Field(default=0.0, ge=0, le=90, description="angle of the switch, degrees")
     scale: Literal["steps", "literal"] = "steps"
 
@@ -69,16 +98,48 @@ class FedEBAPlus(Entropy):
 
     @property
     def reads(self) -> frozenset[Fact]:
-        after: set[Fact] = {"end_loss"} if self.theta == 0 else {"end_loss", "first"}
-        return frozenset(after | {"loss", "grad"} if self.theta < 90 else after)
+        found: set[Fact] = {"loss", "grad"} if self._aligns_gradients else set()
+        if self._aligns_models:
+            found.add("first")
+        if self.aggregate == "entropy":
+            found.add("end_loss")
+        return frozenset(found)
 
     @property
     def hooks(self) -> frozenset[str]:
-        unused = {"combine", "init_server"} if self.theta == 0 else set()
-        return super().hooks - (unused if self.theta < 90 else {"measure", "plan", "grad"})
+        unused = set() if self._aligns_gradients else {"measure", "plan", "grad"}
+        if not self._aligns_models:
+            unused |= {"combine", "init_server"}
+        if self.aggregate == "given":
+            unused |= {"weigh"} if self._aligns_models else {"weigh", "finish"}
+        return super().hooks - unused
+
+    @property
+    def own_weights(self) -> Weights | None:
+        return super().own_weights if self.aggregate == "entropy" else None
+
+    @property
+    def _aligns_gradients(self) -> bool:
+        return self.alpha > 0 and self.theta < 90
+
+    @property
+    def _aligns_models(self) -> bool:
+        return self.alpha > 0 and self.theta > 0
 
     def neutral(self) -> Part:
         return FedEBAPlus(alpha=0.0, tau=math.inf)
+
+    def validate(self, ctx: Context) -> None:
+        solver = ctx.solver
+        steps = float(solver.lengths(ctx.sizes.numpy()).mean())
+        pull = self.alpha * steps * solver.lr
+        plain = solver.optimizer == "sgd" and solver.clip is None
+        if self._aligns_gradients and self.clip is None and plain and pull > STRONGEST:
+            warnings.warn(
+                f"{self.name}: alpha x steps x lr is {pull:.2g}, above {STRONGEST:g}, and may not "
+                "train: lower alpha, or set clip (0.3 is a gentle one)",
+                stacklevel=1,
+            )
 
     def init_server(self, x: Tensor, ctx: Context) -> Tensors:
         return {"gradient_branch": torch.zeros((), dtype=torch.int64)}
@@ -89,6 +150,8 @@ class FedEBAPlus(Entropy):
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
         aligned = self.theta == 0 or angle(probe["loss"]) > self.theta
         fair = self.softmax(probe["loss"], ctx).to(ctx.x.dtype) @ probe["grad"]
+        if self.clip is not None:
+            fair = fair * (self.clip / fair.norm().clamp_min(self.clip))
         strength = torch.tensor(self.alpha if aligned else 0.0, dtype=ctx.x.dtype)
         state = None if self.theta == 0 else {"gradient_branch": torch.tensor(int(aligned))}
         return Plan(shared={"fair": fair, "strength": strength}, state=state)
@@ -99,8 +162,8 @@ class FedEBAPlus(Entropy):
 
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
-        report = {"loss": c.end_loss}
-        if self.theta > 0:
+        report = {"loss": c.end_loss} if self.aggregate == "entropy" else {}
+        if self._aligns_models:
             report["first"] = c.first - c.anchor
         return Finish(delta, report)
 
@@ -110,7 +173,7 @@ class FedEBAPlus(Entropy):
     def combine(
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
-        if int(s["gradient_branch"]):
+        if self._aligns_gradients and int(s["gradient_branch"]):
             return w @ deltas, s
         q = ctx.n.to(w.dtype) / ctx.n.sum() if self.prior == "size" else ctx.uniform
         c = ctx.steps.to(w.dtype).mean() if self.scale == "steps" else 1.0

@@ -64,11 +64,12 @@ def algorithms() -> Listing:
 
 
 def _algorithms() -> Iterable[tuple[str, tuple[Part, ...], str]]:
-    wrapped: set[type[Part]] = {Uniform}
+    wrapped: set[type[Part]] = {Uniform}  # parts that a recipe names with their own defaults
     for name, recipe in RECIPES.items():
         parts = recipe.parts()
-        own = [type(part) for part in parts if not isinstance(part, Uniform)]
-        wrapped |= set(own) if len(own) == 1 else set()
+        own = [part for part in parts if not isinstance(part, Uniform)]
+        if len(own) == 1 and own[0] == type(own[0])():
+            wrapped.add(type(own[0]))
         yield name, parts, recipe.paper
     for name, part in PARTS.items():
         if part not in wrapped:
