@@ -19,7 +19,7 @@ COMBINATIONS = (
     "fedavg",
     "fedeba_plus(alpha=0.5, tau=1)+lsr",
     "fedfv+momentum(beta=0.5)",
-    "eagle(lam=0.5, clip_min=0)+fedprox(mu=0.1)",
+    "eagle(lam=0.5)+fedprox(mu=0.1)",
     "qffl(q=0.1)+fedvarp",
     "fednova+pgvc(layers=1)",
 )

@@ -30,11 +30,11 @@ KNOWN = frozenset(
 )
 REPLACING = {"afl", "eagle", "fedeba", "fedeba_plus", "prac_fedeba_plus", "qffl", "uniform"}
 WEIGHING = REPLACING | {"nova"}
-IN_STEPS = {"bn", "eagle", "fedeba_plus", "local", "lsr", "pgvc", "prox", "pvr", "scaffold"}
-REPORTING = {"afl", "fedeba", "fedfv", "prac_fedeba_plus", "qffl"}
+IN_STEPS = {"bn", "fedeba_plus", "local", "lsr", "pgvc", "prox", "pvr", "scaffold"}
+REPORTING = {"afl", "eagle", "fedeba", "fedfv", "prac_fedeba_plus", "qffl"}
 CORRECTING = {"scaffold", "pvr"}
 STARTING = {"bn", "local"}
-GRADIENT = {"eagle", "fedeba_plus"} | CORRECTING
+GRADIENT = {"fedeba_plus"} | CORRECTING
 
 Rule = Callable[[str, str], bool]
 REFUSALS: dict[str, Rule] = {

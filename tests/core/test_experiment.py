@@ -163,7 +163,7 @@ def test_clients_drop_out_with_the_given_probability(unlike, tmp_path):
     assert sum(len(r["failed"]) for r in rounds) == pytest.approx(240, abs=65)
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "eagle(weights=fresh, clip_min=0)"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "eagle(weights=fresh)"])
 def test_attendance_counts_a_round_however_many_exchanges_it_has(unlike, tmp_path, algorithm):
     known = {"drop": 0.5, "rounds": 6, "lstar": "best_validation(rounds=1)"}
     rounds = log(experiment(unlike, algorithm, **known).run(out=tmp_path / "run"))
@@ -311,7 +311,7 @@ def test_parameters_and_data_have_the_type_of_the_experiment(unlike):
 
 def test_an_experiment_describes_itself_completely(unlike):
     told = experiment(unlike, "eagle(lam=2)", lstar="best_validation", cohort=0.5).describe()
-    assert told["algorithm"].startswith("eagle(lam=2.0, normalise='l2_sqrtK', weights='stale'")
+    assert told["algorithm"].startswith("eagle(lam=2.0, v_min=0.0, apply='displacement'")
     assert told["engine"] in ("loop", "vmap")
     assert told["cohort"] == 0.5
     assert told["record"]["written_as"] == "eagle(lam=2)"

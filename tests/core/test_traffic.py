@@ -23,8 +23,8 @@ AT_A_GLANCE = [
     ("fedeba", 1, "4", "0"),
     ("prac_fedeba_plus", 1, "8", "0"),
     ("fedfv", 1, "4", "0"),
-    ("eagle", 1, "4", "4"),
-    ("eagle(weights=fresh)", 2, "4", "4"),
+    ("eagle(apply=gradient)", 1, "4", "4"),
+    ("eagle(weights=fresh, apply=gradient)", 2, "4", "4"),
     ("scaffold", 1, "4d", "4d"),
     ("fedpvr(layers=2)", 1, "4 x last 2 layers", "4 x last 2 layers"),
 ]
@@ -36,7 +36,10 @@ DIFFERENT = [
     # The steps of each client follow from settings the server knows: 0 instead of 8.
     ("fednova", 1, "0", "0"),
     # Besides the fair gradient, the strength of the alignment: 4d + 4 instead of 4d.
-    ("fedeba_plus", 2, "4d + 8", "4d + 4"),
+    ("fedeba_plus(alpha=0.5)", 2, "4d + 8", "4d + 4"),
+    # The weight is put on the update where it arrives, so it need not be sent: 0 instead of 4.
+    ("eagle", 1, "4", "0"),
+    ("eagle(weights=fresh)", 1, "4", "0"),
 ]
 
 

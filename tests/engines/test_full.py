@@ -17,7 +17,7 @@ from fedparity.testing import Bench
 SIZES = (300, 70, 64, 9, 1)
 ASKING = {
     "the plain step": "fedavg",
-    "a factor on every gradient": "eagle(clip_min=0)",
+    "a factor on every gradient": "eagle(apply=gradient)",
     "losses at the end": "fedeba(signal=post)",
     "gradients over all examples": "fedeba_plus(alpha=0.5)",
     "corrected gradients": "scaffold+prox",
@@ -93,7 +93,7 @@ def test_they_agree_with_the_loop_on_a_part_of_the_clients(federation):
     agree(federation, "qffl", clients=[1, 3, 4])
 
 
-@pytest.mark.parametrize("algorithm", ["eagle(clip_min=0)", "fedeba_plus(alpha=0.5)"])
+@pytest.mark.parametrize("algorithm", ["eagle(apply=gradient)", "fedeba_plus(alpha=0.5)"])
 def test_they_agree_with_the_loop_in_chunks(federation, algorithm):
     agree(federation, algorithm, chunk=2)
 

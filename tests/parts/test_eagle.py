@@ -40,11 +40,15 @@ def context(population: int, clients: list[int]) -> Context:
 
 
 def planned(part: Eagle, gaps=GAPS, asked: list[int] | None = None) -> torch.Tensor:
-    """Return the weights sent to those asked when these are the known gaps (NaN: not known)."""
+    """Return the weights of those asked when these are the known gaps (NaN: not known)."""
     clients = list(range(len(gaps))) if asked is None else asked
     ctx = context(len(gaps), clients)
     state = {**part.init_server(ctx.x, ctx), "gaps": vector(*gaps)}
-    return part.plan(state, {}, ctx).each["weight"]
+    by_plan = part.plan(state, {}, ctx).each["weight"]
+    reported = {"gap": vector(*np.zeros(len(clients)))}  # of this round: not looked at yet
+    by_server, _ = part.weigh(ctx.prior, reported, state, ctx)
+    torch.testing.assert_close(by_server * len(clients), by_plan, rtol=1e-14, atol=0)
+    return by_plan
 
 
 def close(found: torch.Tensor, *wanted: float) -> None:
@@ -94,9 +98,9 @@ def test_the_first_round_is_normalised_like_the_others():
     close(planned(Eagle(normalise="l2_sqrtK"), unknown), 1.0, 1.0, 1.0, 1.0)
 
 
-def test_negative_weights_are_kept_with_a_warning():
+def test_without_trust_region_negative_weights_are_kept_with_a_warning():
     # r < mean - (K - 1) / (4 lam K) = 0.2/3 - 1/12: the third client climbs
-    part = Eagle(lam=2.0, normalise="none")
+    part = Eagle(lam=2.0, normalise="none", v_min=None)
     with pytest.warns(UserWarning, match="negative weight"):
         close(planned(part), 1.4, 3.8, -2.2)
 
@@ -106,14 +110,34 @@ def test_weights_of_a_small_enough_lambda_are_not_negative():
     lowest = planned(Eagle(lam=bound * (1 - 1e-9), normalise="none")).min()
     assert 0 <= float(lowest) < 1e-6
     with pytest.warns(UserWarning, match="negative weight"):
-        planned(Eagle(lam=bound * 1.01))
+        planned(Eagle(lam=bound * 1.01, v_min=None))
 
 
-def test_clipped_weights_are_normalised_again():
-    # (1.4, 3.8, 0) to the norm sqrt(3): times 1.732051 / 4.049691
-    scale = 3**0.5 / (1.4**2 + 3.8**2) ** 0.5
-    close(planned(Eagle(lam=2.0, clip_min=0.0)), 1.4 * scale, 3.8 * scale, 0.0)
-    close(planned(Eagle(lam=2.0, clip_min=0.5, normalise="none")), 1.4, 3.8, 0.5)
+def test_the_trust_region_lowers_lambda_until_no_weight_is_below_v_min():
+    # mean - least = 0.2/3 + 0.2 = 4/15; lambda_t = (1 - v_min) * 2 / (4 * 3 * 4/15) = 0.625 (1 -
+    # v_min); v = 1 + 4 * 0.625 * 3/2 (r - mean) = 1 + 3.75 r - 0.25
+    close(planned(Eagle(lam=2.0, normalise="none")), 1.125, 1.875, 0.0)
+    # v_min = 1/2: lambda_t = 0.3125, v = 1 + 1.875 r - 0.125
+    close(planned(Eagle(lam=2.0, v_min=0.5, normalise="none")), 1.0625, 1.4375, 0.5)
+    assert Eagle(lam=2.0).trusted(2.0, np.array(GAPS)) == pytest.approx(0.625)
+
+
+@pytest.mark.parametrize("lam", [1.0, 10.0, 1e6])
+def test_under_the_trust_region_the_mean_weight_stays_one(lam):
+    gaps = np.random.default_rng(0).normal(size=7)
+    found = planned(Eagle(lam=lam, normalise="none"), gaps)
+    assert float(found.mean()) == pytest.approx(1, abs=1e-12)
+    assert float(found.min()) >= 0
+
+
+def test_the_trust_region_is_idle_where_no_weight_is_below_it():
+    one, paper = (planned(Eagle(lam=0.5, v_min=v)) for v in (0.0, None))
+    assert torch.equal(one, paper)
+    close(planned(Eagle(lam=3.0, v_min=1.0)), 1.0, 1.0, 1.0)
+
+
+def test_equal_gaps_need_no_trust_region():
+    close(planned(Eagle(lam=1e9), (0.3, 0.3, 0.3)), 1.0, 1.0, 1.0)
 
 
 def test_the_largest_weight_can_be_bounded():
@@ -123,6 +147,13 @@ def test_the_largest_weight_can_be_bounded():
 def test_absent_clients_count_with_their_last_known_gap():
     # All three gaps are known; only clients 0 and 2 are asked.
     close(planned(Eagle(lam=0.5, normalise="none"), asked=[0, 2]), 1.1, 0.2)
+
+
+def test_weights_are_normalised_over_those_who_take_part():
+    # clients 0 and 2 of v = (1.1, 1.7, 0.2): norm sqrt(2) instead of sqrt(1.25)
+    scale = (2 / 1.25) ** 0.5
+    close(planned(Eagle(lam=0.5), asked=[0, 2]), 1.1 * scale, 0.2 * scale)
+    close(planned(Eagle(lam=0.5, normalise="l2_unit"), asked=[1]), 1.0)
 
 
 def test_only_clients_with_a_known_gap_count():
@@ -153,9 +184,13 @@ def test_without_lambda_it_is_uniform_fedavg(unlike, engine, weights, normalise)
 def test_the_papers_normalisation_is_ours_at_another_learning_rate(unlike):
     # Four clients: weights of norm 1 at twice the learning rate.
     unit = experiment(
-        unlike, "eagle(lam=0.05, normalise=l2_unit)", solver=fp.Solver(lr=0.2, steps=3, batch=4)
+        unlike,
+        "eagle(lam=0.05, normalise=l2_unit, apply=gradient)",
+        solver=fp.Solver(lr=0.2, steps=3, batch=4),
     )
-    ours = experiment(unlike, "eagle(lam=0.05)", solver=fp.Solver(lr=0.1, steps=3, batch=4))
+    ours = experiment(
+        unlike, "eagle(lam=0.05, apply=gradient)", solver=fp.Solver(lr=0.1, steps=3, batch=4)
+    )
     ours.setup = unit.setup.__class__(**{**vars(ours.setup), "lstar": unit.setup.lstar})
     ours.engine.setup = ours.setup
     torch.testing.assert_close(after(unit, 3), after(ours, 3), rtol=1e-12, atol=1e-14)
@@ -207,12 +242,87 @@ def test_gaps_of_absent_clients_stay(unlike):
 
 
 def test_a_constant_on_all_best_losses_changes_nothing(unlike):
-    made, shifted = (experiment(unlike, "eagle(lam=0.1, clip_min=0)") for _ in range(2))
+    made, shifted = (experiment(unlike, "eagle(lam=0.1)") for _ in range(2))
     shifted.setup = shifted.setup.__class__(
         **{**vars(shifted.setup), "lstar": shifted.setup.lstar + 3.0}
     )
     shifted.engine.setup = shifted.setup
     torch.testing.assert_close(after(made, 4), after(shifted, 4), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("weights", ["stale", "fresh"])
+@pytest.mark.parametrize("engine", ["loop", "vmap"])
+def test_a_weighted_displacement_is_a_weighted_gradient_for_one_step_of_sgd(
+    unlike, engine, weights
+):
+    one, other = (
+        after(
+            experiment(
+                unlike,
+                f"eagle(lam=0.2, weights={weights}, apply={apply})",
+                engine,
+                solver=fp.Solver(lr=0.3, steps=1),
+            ),
+            3,
+        )
+        for apply in ("displacement", "gradient")
+    )
+    torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        fp.Solver(lr=0.01, steps=3, batch=4, optimizer="adam"),
+        fp.Solver(lr=0.1, steps=3, batch=4, clip=1e-3),
+    ],
+    ids=["adam", "clip"],
+)
+def test_what_undoes_a_weight_on_the_gradient_leaves_one_on_the_displacement(unlike, solver):
+    with pytest.raises(fp.InputError, match=r"undoes.*apply='displacement'"):
+        experiment(unlike, "eagle(apply=gradient)", solver=solver)
+    made = experiment(unlike, "eagle(lam=50)", solver=solver)
+    made.advance()
+    start, gaps = made.server.x, made.server.parts["eagle"]["gaps"].numpy()
+    deltas = made.advance().deltas
+    part = Eagle(lam=50.0)
+    v = part.raw_weights(gaps, part.trusted(50.0, gaps))
+    v = torch.from_numpy(v * (len(v) / (v @ v)) ** 0.5)
+    torch.testing.assert_close(made.server.x - start, v @ deltas / len(v))
+    assert not torch.allclose(made.server.x - start, deltas.mean(0), rtol=1e-2, atol=0)
+
+
+def test_fresh_weights_on_the_displacement_need_no_exchange():
+    assert "measure" not in Eagle(weights="fresh").hooks
+    assert "measure" in Eagle(weights="fresh", apply="gradient").hooks
+
+
+def test_it_tells_how_often_lambda_was_lowered_and_how_far_gaps_spread():
+    # lambda 2 is lowered to 0.625 (above); the largest spread of gaps so far is 0.5
+    part, ctx = Eagle(lam=2.0), context(3, [0, 1, 2])
+    state = part.init_server(ctx.x, ctx)
+    for gaps in (GAPS, (0.1, 0.1, 0.1)):
+        _, state = part.weigh(ctx.prior, {"gap": vector(*gaps)}, state, ctx)
+    told = part.tell(state)
+    assert (told["lam"], told["lam_used"]) == (2.0, pytest.approx(0.625))
+    assert told["capped_share"] == 0.5  # no gap was known in the first round
+    assert told["negative_share"] == 0
+    assert told["gamma"] == pytest.approx(0.5)
+    assert told["step_bound"] == pytest.approx(1 / (1 + 4 * 0.625 * 0.5))
+    assert told["gap_variance"] == pytest.approx(0)
+
+
+def test_it_tells_the_share_of_negative_weights():
+    part, ctx = Eagle(lam=2.0, v_min=None), context(3, [0, 1, 2])
+    state = {**part.init_server(ctx.x, ctx), "gaps": vector(*GAPS)}
+    with pytest.warns(UserWarning, match="negative weight"):
+        _, state = part.weigh(ctx.prior, {"gap": vector(*GAPS)}, state, ctx)
+    assert part.tell(state)["negative_share"] == pytest.approx(1 / 3)
+
+
+def test_few_validation_examples_are_warned_of(unlike):
+    with pytest.warns(UserWarning, match="4 of 4 clients have fewer than 30 validation examples"):
+        experiment(unlike, "eagle")
 
 
 def objective(made: Bench, x: torch.Tensor, lam: float) -> float:
@@ -241,7 +351,7 @@ def test_weights_are_the_gradient_of_the_objective(engine, lam):
     owner = np.concatenate([base.train.owner, base.train.owner])
     part = np.repeat(["train", "validation"], len(base.train))
     twin = fp.Federation.from_arrays(x, y, owner, part, outputs=3)
-    text = f"eagle(lam={lam}, weights=fresh, normalise=none)"
+    text = f"eagle(lam={lam}, v_min=None, weights=fresh, normalise=none)"
     lr = 0.05
     made = experiment(twin, text, engine, solver=fp.Solver(lr=lr, steps=1))
     for _ in range(2):
@@ -264,7 +374,7 @@ def test_on_two_parabolas_it_ends_at_the_minimum_of_the_objective(lam):
     toy = parabolas([[1.0], [4.0]], [[2.0], [-1.0]])
     made = bench(
         toy,
-        f"eagle(lam={lam}, weights=fresh, normalise=none)",
+        f"eagle(lam={lam}, v_min=None, weights=fresh, normalise=none)",
         [0.5],
         solver=fp.Solver(lr=0.01, steps=1),
         lstar="best_validation(rounds=1)",
@@ -306,7 +416,9 @@ def test_the_papers_clients_have_more_equal_gaps_than_with_other_methods(seed):
 def test_the_server_learns_the_gap_alone(unlike):
     made = experiment(unlike, "eagle(lam=0.01)")
     assert set(made.advance().reports["eagle"]) == {"gap"}
-    probe = Trial(federation=unlike).experiment([Eagle(lam=0.01, weights="fresh")])
+    probe = Trial(federation=unlike).experiment(
+        [Eagle(lam=0.01, weights="fresh", apply="gradient")]
+    )
     assert Bench(probe).advance().reports == {}
 
 

@@ -226,6 +226,7 @@ class Experiment:
             solver=self.solver,
             parts=self.setup.algorithm.parts,
             seed=self.seed,
+            validation=torch.from_numpy(self.federation.validation.sizes.copy()),
         )
 
     def describe(self) -> dict[str, Any]:

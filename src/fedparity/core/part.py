@@ -124,6 +124,8 @@ class Context:
     parts: tuple[Part, ...] = ()
     """All parts of the algorithm."""
     seed: int = 0
+    validation: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """Validation examples of the whole population, ``[K]``; empty where they are not known."""
 
     @property
     def n(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""EAGLE: equal loss gaps. Local gradients are re-weighted by how much a client loses by joining."""
+"""EAGLE: equal loss gaps. Clients are re-weighted by how much they lose by joining."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors, stacked
+from fedparity.errors import InputError
 
 Numbers = npt.NDArray[np.float64]
+
+
+FEW = 30
+"""Validation examples below which a client's gap is mostly noise."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -23,27 +28,36 @@ class Eagle(Part):
     r"""Equalise the loss gaps :math:`r_k = L_k(x) - L^*_k`.
 
     The objective is :math:`\frac1K\sum_k L_k + \frac{\lambda}{K(K-1)}\sum_{k\ne j}(r_k-r_j)^2`, the
-    mean loss plus :math:`2\lambda` times the sample variance of the gaps. Client k descends with
+    mean loss plus :math:`2\lambda` times the sample variance of the gaps. Its gradient weighs
+    client k by
 
-    .. math:: y \leftarrow y - \eta_l \hat v_k\, g_k(y), \qquad
-              v_k = 1 + \frac{4\lambda K}{K-1}(r_k - \bar r)
+    .. math:: v_k = 1 + \frac{4\lambda_t K}{K-1}(r_k - \bar r), \qquad
+              \lambda_t = \min\Bigl(\lambda, \frac{(1 - v_{min})(K-1)}{4K(\bar r - r_{min})}\Bigr)
 
-    and the server takes the uniform mean.
+    and the server takes the uniform mean of the weighted updates,
+    :math:`x \leftarrow x + \frac1m\sum_k \hat v_k D_k`, with :math:`\hat v` normalised over the m
+    clients that take part.
 
     Parameters
     ----------
     lam
         Utility against parity; 0 is uniform FedAvg.
+    v_min
+        Trust region on ``lam``: in each round it is lowered until no weight, before normalisation,
+        is below ``v_min``. The mean weight stays 1, so every round is a step of EAGLE of a smaller
+        ``lam``. Where no weight is below, nothing changes. None is the paper's, in which clients of
+        small gaps may get negative weights and climb.
+    apply
+        ``displacement`` weighs the update of a client, whatever rule made it; with one step of SGD
+        this is the paper's Algorithm 1. ``gradient`` weighs every local gradient, as printed; Adam
+        and clipping would undo that, so they are refused.
     normalise
-        ``l2_sqrtK`` makes the norm of the weights sqrt(K), so that equal gaps are FedAvg at the
-        same learning rate; ``l2_unit`` is the paper's (norm 1, the learning rate shrinks by
-        sqrt(K)); ``none`` is the gradient of the objective.
+        ``l2_sqrtK`` makes the norm of the weights the root of their number, so that equal gaps are
+        FedAvg at the same learning rate; ``l2_unit`` is the paper's (norm 1, the learning rate
+        shrinks by that root); ``none`` is the gradient of the objective.
     weights
-        ``stale`` uses the gaps of the previous round (Algorithm 1; no extra exchange), ``fresh``
-        asks for the gaps at the current model first (the theory; one more exchange of a float).
-    clip_min
-        Smallest weight allowed; weights are normalised after it. None keeps negative weights, with
-        which the clients of the smallest gaps climb.
+        ``stale`` uses the gaps of the previous round (Algorithm 1), ``fresh`` those at the current
+        model (the theory). With ``apply="gradient"`` fresh ones cost an exchange of a float more.
     max_ratio
         Largest weight allowed, as a multiple of the mean weight 1. None allows any.
     target_variance
@@ -58,11 +72,14 @@ class Eagle(Part):
 
     Notes
     -----
-    Sent down: one float, the weight; sent up: one float, the gap. The server learns each client's
-    gap on its validation split, never the loss or :math:`L^*` by themselves. With partial
-    participation (the paper asks all clients) the last known gaps of absent clients count, and K
-    is the number of clients whose gap is known; until then a client's weight is that of equal
-    gaps.
+    Sent up: one float, the gap; down: nothing (``displacement``) or one float, the weight
+    (``gradient``). The server learns each client's gap on its validation split, never the loss or
+    :math:`L^*` by themselves. With partial participation (the paper asks all clients) the last
+    known gaps of absent clients count, and K is the number of clients whose gap is known; until
+    then a client's weight is that of equal gaps.
+
+    Negative weights inside several local steps diverge: the gradient of a client that climbs grows,
+    those of the others shrink. Hence the trust region.
 
     Examples
     --------
@@ -76,9 +93,10 @@ class Eagle(Part):
     """
 
     lam: float = Field(default=1.0, ge=0, description="utility against parity")
+    v_min: float | None = Field(default=0.0, le=1, description="smallest weight; lowers lam")
+    apply: Literal["displacement", "gradient"] = "displacement"
     normalise: Literal["l2_sqrtK", "l2_unit", "none"] = "l2_sqrtK"
     weights: Literal["stale", "fresh"] = "stale"
-    clip_min: float | None = Field(default=None, description="smallest weight allowed")
     max_ratio: float | None = Field(default=None, ge=1, description="largest weight allowed")
     target_variance: float | None = Field(default=None, gt=0, description="gap variance to reach")
     dual_step: float = Field(default=0.02, gt=0, description="step of the dual ascent on lam")
@@ -95,8 +113,9 @@ class Eagle(Part):
 
     @property
     def hooks(self) -> frozenset[str]:
-        unused = "measure" if self.weights == "stale" else "finish"
-        return super().hooks - {unused}
+        if self.apply == "displacement":
+            return super().hooks - {"measure", "plan", "grad"}
+        return super().hooks - {"measure" if self.weights == "stale" else "finish"}
 
     @property
     def softens(self) -> str:
@@ -105,29 +124,40 @@ class Eagle(Part):
     def neutral(self) -> Part:
         return Eagle(lam=0.0)
 
+    def validate(self, ctx: Context) -> None:
+        undone = "Adam" if ctx.solver.optimizer == "adam" else "clipping"
+        if self.apply == "gradient" and (undone == "Adam" or ctx.solver.clip is not None):
+            raise InputError(
+                f"'eagle': {undone} undoes a weight on the gradient: use apply='displacement'"
+            )
+        few = int((ctx.validation < FEW).sum())
+        if few:
+            warnings.warn(
+                f"eagle: {few} of {len(ctx.validation)} clients have fewer than {FEW} validation "
+                "examples, so the gaps it steers by are mostly noise there: give validation more",
+                stacklevel=1,
+            )
+
     def init_server(self, x: Tensor, ctx: Context) -> Tensors:
         start = self.lam if self.target_variance is None else 0.0
         return {
             "gaps": torch.full((ctx.population,), torch.nan, dtype=torch.float64),
             "lam": torch.tensor(start, dtype=torch.float64),
+            "used": torch.tensor(start, dtype=torch.float64),
+            "gamma": torch.zeros((), dtype=torch.float64),
+            "rounds": torch.zeros((), dtype=torch.int64),
+            "capped": torch.zeros((), dtype=torch.int64),
+            "negative": torch.zeros((), dtype=torch.float64),
         }
 
     def measure(self, c: Client) -> Tensors:
         return {"gap": c.validation_loss - c.lstar}
 
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
-        gaps = s["gaps"]
         if self.weights == "fresh":
-            gaps = _with(gaps, ctx.clients, probe["gap"])
-        known = ~np.isnan(gaps.numpy())
-        seen = gaps.numpy()[known]
-        lam = self._ascended(s["lam"], seen)
-        weights = self._normalised(np.ones(len(gaps)))
-        if len(seen):
-            bounded = self._bounded(self.raw_weights(seen, float(lam)))
-            weights[known] = self._normalised(bounded)
-        mine = torch.from_numpy(weights[ctx.clients.numpy()]).to(ctx.x.dtype)
-        return Plan(each={"weight": mine}, state={"gaps": gaps, "lam": lam})
+            s = _known(s, ctx.clients, probe["gap"])
+        weights, s = self._weights(s, ctx)
+        return Plan(each={"weight": weights}, state=s)
 
     @stacked
     def factor(self, c: Client) -> Tensor:
@@ -141,13 +171,27 @@ class Eagle(Part):
         return Finish(delta, {"gap": c.validation_loss - c.lstar})
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
-        if self.weights == "stale":
-            s = {**s, "gaps": _with(s["gaps"], ctx.clients, up["gap"])}
-        return ctx.uniform, s
+        if self.apply == "gradient":
+            return ctx.uniform, _known(s, ctx.clients, up["gap"]) if "gap" in up else s
+        if self.weights == "fresh":
+            weights, s = self._weights(_known(s, ctx.clients, up["gap"]), ctx)
+        else:
+            weights, s = self._weights(s, ctx)
+            s = _known(s, ctx.clients, up["gap"])
+        return ctx.uniform * weights, s
 
     def tell(self, s: Tensors) -> dict[str, float]:
         gaps = s["gaps"].numpy()
-        return {"lam": float(s["lam"]), "gap_variance": _variance(gaps[~np.isnan(gaps)])}
+        rounds, gamma = max(1, int(s["rounds"])), float(s["gamma"])
+        return {
+            "lam": float(s["lam"]),
+            "lam_used": float(s["used"]),
+            "capped_share": int(s["capped"]) / rounds,
+            "negative_share": float(s["negative"]) / rounds,
+            "gap_variance": _variance(gaps[~np.isnan(gaps)]),
+            "gamma": gamma,
+            "step_bound": 1 / (1 + 4 * float(s["used"]) * gamma),
+        }
 
     def raw_weights(self, gaps: Numbers, lam: float | None = None) -> Numbers:
         """Return ``v`` before bounds and normalisation; its mean is 1."""
@@ -157,6 +201,35 @@ class Eagle(Part):
         v: Numbers = 1 + 4 * lam * len(gaps) / (len(gaps) - 1) * (gaps - gaps.mean())
         return v
 
+    def trusted(self, lam: float, gaps: Numbers) -> float:
+        """Return the largest lambda up to ``lam`` at which no weight is below ``v_min``."""
+        if self.v_min is None or len(gaps) < 2:
+            return lam
+        below = float(gaps.mean() - gaps.min())
+        K = len(gaps)
+        return min(lam, (1 - self.v_min) * (K - 1) / (4 * K * below)) if below > 0 else lam
+
+    def _weights(self, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
+        """Return the weights of those who take part, and the state with what is told of them."""
+        gaps = s["gaps"].numpy()
+        known = ~np.isnan(gaps)
+        seen = gaps[known]
+        lam = self._ascended(s["lam"], seen)
+        used = self.trusted(float(lam), seen)
+        v = np.ones(len(gaps))
+        v[known] = self._bounded(self.raw_weights(seen, used), capped=used < float(lam))
+        mine = v[ctx.clients.numpy()]
+        state = {
+            **s,
+            "lam": lam,
+            "used": torch.tensor(used, dtype=torch.float64),
+            "gamma": s["gamma"].clamp_min(float(np.ptp(seen)) if len(seen) else 0.0),
+            "rounds": s["rounds"] + 1,
+            "capped": s["capped"] + int(used < float(lam)),
+            "negative": s["negative"] + float((mine < 0).mean()),
+        }
+        return torch.from_numpy(self._normalised(mine)).to(ctx.x.dtype), state
+
     def _ascended(self, lam: Tensor, gaps: Numbers) -> Tensor:
         """Return lambda after one dual step, or as it is where it was given."""
         if self.target_variance is None or len(gaps) < 2:
@@ -165,16 +238,16 @@ class Eagle(Part):
         unit = 1 / (4 * math.sqrt(self.target_variance))
         return (lam + self.dual_step * unit * excess).clamp_min(0)
 
-    def _bounded(self, v: Numbers) -> Numbers:
-        if self.clip_min is None and v.min() < 0:
+    def _bounded(self, v: Numbers, capped: bool) -> Numbers:
+        if self.v_min is None and len(v) and v.min() < 0:
             warnings.warn(
-                "eagle: clients of small gaps have a negative weight and climb; "
-                "lower lam or set clip_min=0",
+                "eagle: clients of small gaps have a negative weight and climb; lower lam or set "
+                "v_min=0",
                 stacklevel=2,
             )
-        low = -np.inf if self.clip_min is None else self.clip_min
-        high = np.inf if self.max_ratio is None else self.max_ratio
-        return v.clip(low, high)
+        # capped, the least weight is v_min but for rounding
+        low = self.v_min if capped and self.v_min is not None else -np.inf
+        return v.clip(low, np.inf if self.max_ratio is None else self.max_ratio)
 
     def _normalised(self, v: Numbers) -> Numbers:
         norm = math.sqrt(v @ v)
@@ -189,8 +262,8 @@ def _variance(gaps: Numbers) -> float:
     return float(gaps.var(ddof=1)) if len(gaps) > 1 else 0.0
 
 
-def _with(gaps: Tensor, clients: Tensor, new: Tensor) -> Tensor:
-    """Return the gaps with those of these clients replaced."""
-    found = gaps.numpy().copy()
-    found[clients.numpy()] = new.numpy()
-    return torch.from_numpy(found)
+def _known(s: Tensors, clients: Tensor, new: Tensor) -> Tensors:
+    """Return the state with the gaps of these clients replaced."""
+    gaps = s["gaps"].numpy().copy()
+    gaps[clients.numpy()] = new.numpy()
+    return {**s, "gaps": torch.from_numpy(gaps)}
