@@ -59,7 +59,7 @@ class Entropy(Part):
 
     @property
     def softens(self) -> str:
-        return "raise tau or floor"
+        return "raise tau" if self.floor is None else "raise floor"
 
     def temperature(self, losses: Tensor, round: int) -> float:
         r"""Return the annealed temperature, raised where a weight could fall under the floor.
