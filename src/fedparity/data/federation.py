@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,9 @@ class Federation:
     recipe
         How the federation was made from a named dataset, in values that YAML and JSON can hold;
         ``None`` for a user's own arrays.
+    about
+        More numbers of the clients by name, one a client, such as the best loss that each is known
+        to reach alone.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Federation:
     kind: Kind = "classes"
     classes: tuple[str, ...] = ()
     recipe: Mapping[str, Any] | None = None
+    about: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -166,6 +170,7 @@ class Federation:
         part: str | None = None,
         *,
         features: Sequence[str] | None = None,
+        about: Sequence[str] = (),
         fractions: Sequence[float] = USUAL,
         seed: int = 0,
         outputs: int | None = None,
@@ -174,13 +179,15 @@ class Federation:
         """Make a federation from a table with a row an example and a column naming its client.
 
         ``client``, ``target`` and ``part`` are column names; ``features`` are the input columns,
-        by default all others. Input columns must be numeric and complete. See
+        by default all others. Input columns must be numeric and complete. Columns of ``about`` are
+        no inputs: each holds one number a client, the same in all its rows. See
         :meth:`from_arrays` for the rest.
         """
-        x, y, owner, parts = frame.columns(df, client, target, part, features)
-        return cls.from_arrays(
+        x, y, owner, parts = frame.columns(df, client, target, part, features, about)
+        made = cls.from_arrays(
             x, y, owner, parts, fractions=fractions, seed=seed, outputs=outputs, kind=kind
         )
+        return replace(made, about=frame.of_clients(df, client, about))
 
     @classmethod
     def from_datasets(
@@ -276,8 +283,15 @@ class Federation:
             raise unknown("client", name, self.names)
         chosen = [self.names.index(name) for name in names]
         train, validation, test = (_only(split, chosen) for split in self._splits().values())
+        about = {name: tuple(column[k] for k in chosen) for name, column in self.about.items()}
         return replace(
-            self, names=names, train=train, validation=validation, test=test, recipe=None
+            self,
+            names=names,
+            train=train,
+            validation=validation,
+            test=test,
+            recipe=None,
+            about=about,
         )
 
     def with_label_noise(
