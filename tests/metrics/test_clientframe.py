@@ -66,6 +66,7 @@ def test_the_summary_of_the_fixture():
         "gain_share": 0.25,
         "mean_benefit": 0.025,
         "clients": 4,
+        "clients_without_validation": 0,
         "clients_without_test": 0,
         "clients_without_lstar": 0,
     }
@@ -125,6 +126,7 @@ def test_summaries_of_columns_that_are_not_there_are_left_out():
         "loss_variance",
         "loss_variance_sample",
         "clients",
+        "clients_without_validation",
         "clients_without_test",
     }
 
@@ -133,8 +135,15 @@ def test_asking_for_a_summary_of_a_column_that_is_not_there_is_an_error():
     regression = ClientFrame(rows().drop(columns=["test_accuracy"]))
     with pytest.raises(InputError, match="worst_accuracy needs the column test_accuracy"):
         summary_value(regression, "worst_accuracy")
-    with pytest.raises(InputError, match="not of test"):
-        summary_value(regression, "clients_without_validation")
+    with pytest.raises(InputError, match="not of validation"):
+        summary_value(regression, "clients_without_test", split="validation")
+
+
+def test_clients_without_validation_are_counted_whatever_is_summarised():
+    frame = ClientFrame(rows(n_validation=[0, 5, 0, 5]))
+    for split in ("train", "validation", "test"):
+        assert frame.summary(split)["clients_without_validation"] == 2
+        assert summary_value(frame, "clients_without_validation", split=split) == 2
 
 
 def test_a_wrong_name_of_a_summary_gives_the_nearest():
@@ -204,7 +213,7 @@ def test_a_single_client_has_no_sample_variance():
 def test_no_client_with_test_examples_gives_nan_without_a_warning():
     summary = ClientFrame(rows(n_test=[0] * 4)).summary()
     assert summary["clients_without_test"] == 4
-    assert summary.drop(["clients", "clients_without_test", "clients_without_lstar"]).isna().all()
+    assert summary[[name for name in summary.index if "clients" not in name]].isna().all()
 
 
 def test_all_accuracies_zero_is_even():

@@ -115,13 +115,17 @@ class ClientFrame:
         wanted = {
             name: summary
             for name, summary in SUMMARIES.items()
-            if self._column(summary.column, split) in self._frame and summary.split in (None, split)
+            if self._column(summary.column, summary.of or split) in self._frame
+            and summary.split in (None, split)
         }
         # Many summaries are of the same column.
-        read = {c: self._arrays(c, split) for c in {s.column for s in wanted.values()}}
+        asked = {(s.column, s.of or split) for s in wanted.values()}
+        read = {each: self._arrays(*each) for each in asked}
         with np.errstate(invalid="ignore", over="ignore"):
             values = {
-                name: np.nan if self.alone and s.joining else s.statistic(*read[s.column])
+                name: np.nan
+                if self.alone and s.joining
+                else s.statistic(*read[s.column, s.of or split])
                 for name, s in wanted.items()
             }
         return pd.Series(values, name=split, dtype=np.float64)
@@ -226,12 +230,13 @@ def summary_value(frame: ClientFrame, name: str, *, split: Split = "test") -> fl
     summary = SUMMARIES[name]
     if summary.split not in (None, split):
         raise InputError(f"{name} is a summary of the {summary.split} split, not of {split}")
-    if frame._column(summary.column, split) not in frame._frame:
-        raise InputError(f"{name} needs the column {frame._column(summary.column, split)}")
+    column = frame._column(summary.column, summary.of or split)
+    if column not in frame._frame:
+        raise InputError(f"{name} needs the column {column}")
     if frame.alone and summary.joining:
         raise InputError(f"{name} is about joining, and each of these clients trained alone")
     with np.errstate(invalid="ignore", over="ignore"):
-        return summary.statistic(*frame._arrays(summary.column, split))
+        return summary.statistic(*frame._arrays(summary.column, summary.of or split))
 
 
 def _check_name(kind: str, name: str, known: Collection[str]) -> None:

@@ -38,6 +38,8 @@ class Summary:
         The only split it is a summary of, if there is one.
     joining
         Whether it tells what clients have of joining, and so nothing where each trains alone.
+    of
+        The split whose numbers it takes whatever split is summarised, if there is one.
     """
 
     definition: str
@@ -46,6 +48,7 @@ class Summary:
     statistic: Statistic
     split: Split | None = None
     joining: bool = False
+    of: Split | None = None
 
 
 def _plain(function: Callable[[FloatArray], float]) -> Statistic:
@@ -160,7 +163,10 @@ SUMMARIES: dict[str, Summary] = {
         "sample variance (divisor K-1) of the clients' losses",
     ),
     "mean_gap": _row(
-        "gap", "lower", spread.client_mean, "mean loss gap: loss minus best loss alone (L*)"
+        "gap",
+        "lower",
+        spread.client_mean,
+        "mean loss gap: loss minus L*, the best loss that the client reaches by training alone",
     ),
     "gap_variance": _row(
         "gap", "lower", gaps.gap_variance, "sample variance (divisor K-1) of the loss gaps"
@@ -187,11 +193,12 @@ SUMMARIES: dict[str, Summary] = {
     ),
     "clients": Summary("number of clients", None, "n", lambda n, _: float(n.size)),
     "clients_without_validation": Summary(
-        "clients without validation examples, left out of the summaries above",
+        "clients without validation examples, left out of the summaries on validation; a method "
+        "that goes by loss gaps takes theirs on training examples",
         None,
         "n",
         lambda n, _: float((n == 0).sum()),
-        split="validation",
+        of="validation",
     ),
     "clients_without_test": Summary(
         "clients without test examples, left out of the summaries above",
