@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 DIGITS = [
     *("--data", "digits", "--partition", "shards", "--clients", "5"),
-    *("--model", "linear", "--lr", "0.1", "--rounds", "3"),
+    *("--model", "linear", "--lr", "0.1", "--lstar", "best_validation(rounds=3)", "--rounds", "3"),
 ]
 
 

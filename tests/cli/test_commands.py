@@ -30,10 +30,13 @@ def test_a_run_shows_its_clients_and_leaves_its_directory(cli):
     done = cli(
         *("run", "--data", "digits", "--partition", "dirichlet(alpha=0.1)", "--clients", "10"),
         *("--model", "linear", "--algorithm", "eagle(lam=1)", "--rounds", "5", "--lr", "0.1"),
-        *("--seed", "0", "--out", "runs/eagle"),
+        *("--lstar", "best_validation(rounds=6)", "--seed", "0", "--out", "runs/eagle"),
     )
     assert done.code == 0
     assert "10 clients, 650 parameters, 5 rounds; engine vmap" in done.out
+    # 1,447 training examples, each read once a round
+    assert "first each client alone (L*), 10 clients, 1 step a round" in done.out
+    assert "at most 6 rounds (8,682 examples)" in " ".join(done.out.split())
     assert "client-9" in done.out
     assert "eagle(lam=1)" in done.out
     files = {file.name for file in Path("runs/eagle").iterdir()}
@@ -53,6 +56,7 @@ def test_flags_and_file_give_the_same_run(cli):
     Path("experiment.yaml").write_text(
         "data: {dataset: digits, partition: shards, clients: 5}\n"
         "model: linear\nalgorithm: qffl(q=2)\nrounds: 3\nsolver: {lr: 1e-1}\nseed: 7\n"
+        "lstar: best_validation(rounds=3)\n"
     )
     assert cli("run", "experiment.yaml", "--out", "file").code == 0
     assert (
@@ -60,6 +64,25 @@ def test_flags_and_file_give_the_same_run(cli):
     )
     first, second = (pd.read_parquet(f"{name}/clients.parquet") for name in ("file", "flags"))
     pd.testing.assert_frame_equal(first, second)
+
+
+def test_a_file_of_best_losses_takes_the_place_of_training_alone(cli):
+    names = [f"client-{k}" for k in range(5)]
+    pd.DataFrame({"client": names, "lstar": [0.5] * 5}).to_csv("alone.csv", index=False)
+    done = cli("run", *DIGITS, "--lstar", "alone.csv", "--out", "run")
+    assert done.code == 0
+    assert "alone (L*)," not in done.out
+    assert (pd.read_parquet("run/clients.parquet")["test_lstar"] == 0.5).all()
+    assert yaml.safe_load(Path("run/experiment.yaml").read_text())["lstar"]["client-0"] == 0.5
+    assert cli("resume", "run", "--rounds", "4").code == 0
+    assert (
+        cli("compare", *DIGITS, "--lstar", "alone.csv", "--algorithms", "afl", "--out", "b").code
+        == 0
+    )
+    Path("alone.csv").write_text("client,lstar\nclient-0,0.5\n")
+    done = cli("run", *DIGITS, "--lstar", "alone.csv")
+    assert done.code == 2
+    assert "lstar has no number for client 'client-1', nor for 3 others" in done.err
 
 
 def test_flags_override_the_file(cli):
@@ -105,7 +128,7 @@ def test_every_flag_reaches_the_experiment(cli):
         *("--min-replies", "2", "--server-lr", "0.5", "--buffers", "local", "--seed", "2"),
         *("--engine", "loop", "--chunk", "2", "--dtype", "float64", "--evaluate-every", "2"),
         *("--checkpoint-every", "2", "--keep", "worst_accuracy", "--stop-metric", "max_gap"),
-        *("--patience", "4", "--lstar", "train_plateau"),
+        *("--patience", "4", "--lstar", "train_plateau(rounds=2)"),
     )
     assert done.code == 0, done.err
     found = yaml.safe_load(Path("run/experiment.yaml").read_text())
@@ -147,7 +170,7 @@ def test_every_flag_reaches_the_experiment(cli):
         "evaluate_every": 2,
         "checkpoint_every": 2,
         "keep": "worst_accuracy",
-        "lstar": "train_plateau",
+        "lstar": "train_plateau(rounds=2)",
     }
 
 

@@ -134,9 +134,10 @@ def test_a_finished_run_that_goes_on_is_unfinished_again(tmp_path):
 
 def test_a_reference_of_other_rounds_warns_and_keeps_the_result():
     federation = unlike_clients((20, 30, 40))
-    short = fp.Experiment(federation, "linear", rounds=2, solver=SOLVER).run()
+    given = {"solver": SOLVER, "lstar": [0.1] * len(federation)}
+    short = fp.Experiment(federation, "linear", rounds=2, **given).run()
     with pytest.warns(UserWarning, match="same round budget"):
-        longer = fp.Experiment(federation, "linear", rounds=3, solver=SOLVER).run(reference=short)
+        longer = fp.Experiment(federation, "linear", rounds=3, **given).run(reference=short)
     assert longer.rounds == 3
 
 
@@ -190,7 +191,8 @@ def test_the_advice_against_levelling_down_is_of_the_method_itself(algorithm, ad
 @pytest.mark.filterwarnings("ignore:eagle")
 def test_the_variance_that_eagle_reached_is_recorded(tmp_path):
     federation = unlike_clients((20, 30, 40))
-    made = fp.Experiment(federation, "linear", "eagle(target_variance=0.01)", rounds=3)
+    rule = "best_validation(rounds=3)"
+    made = fp.Experiment(federation, "linear", "eagle(target_variance=0.01)", rounds=3, lstar=rule)
     made.run(tmp_path / "run")
     told = fp.Result.load(tmp_path / "run").settings["record"]["told"]["eagle"]
     assert told["lam"] >= 0

@@ -166,7 +166,8 @@ def test_clients_drop_out_with_the_given_probability(unlike, tmp_path):
 @pytest.mark.parametrize("algorithm", ["fedavg", "eagle(weights=fresh)"])
 def test_attendance_counts_a_round_however_many_exchanges_it_has(unlike, tmp_path, algorithm):
     known = {"drop": 0.5, "rounds": 6, "lstar": "best_validation(rounds=1)"}
-    rounds = log(experiment(unlike, algorithm, **known).run(out=tmp_path / "run"))
+    first, *rounds = log(experiment(unlike, algorithm, **known).run(out=tmp_path / "run"))
+    assert first["lstar"] == "best_validation(rounds=1)"
     assert all(r["asked"] == 4 for r in rounds)
     assert all(r["answered"] + len(r["failed"]) == 4 for r in rounds)
     assert any(r["failed"] for r in rounds)
@@ -215,12 +216,13 @@ def test_every_client_with_examples_is_in_the_history(unlike):
 
 
 def test_the_table_of_clients_has_the_promised_columns(unlike):
-    clients = experiment(unlike, lstar="best_validation").run().clients
+    clients = experiment(unlike, lstar="best_validation(rounds=2)").run().clients
     assert list(clients.columns) == [
         *("client", "n_train", "n_validation", "n_test"),
         *("train_loss", "validation_loss", "test_loss"),
         *("validation_accuracy", "test_accuracy"),
         *("validation_lstar", "test_lstar", "validation_gap", "test_gap"),
+        *("lstar_rounds", "lstar_capped"),
         "rounds_answered",
     ]
     assert clients["n_train"].tolist() == [9, 4, 1, 6]

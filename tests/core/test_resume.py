@@ -82,7 +82,9 @@ def test_a_resumed_run_is_the_uninterrupted_one(unlike, tmp_path, done):
 
 
 def test_a_run_can_be_interrupted_again_and_again(unlike, tmp_path):
-    made = experiment(unlike, "eagle(lam=0.1)+momentum", lstar="best_validation", cohort=None)
+    made = experiment(
+        unlike, "eagle(lam=0.1)+momentum", lstar="best_validation(rounds=5)", cohort=None
+    )
     made.run(out=tmp_path / "whole")
     interrupted(made, tmp_path / "parts", 2, stage="eagle")
     for done in (4, 5, 7):

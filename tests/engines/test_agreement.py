@@ -165,7 +165,7 @@ def test_evaluations_agree(unlike, algorithm):
             rounds=2,
             dtype="float64",
             engine=engine,
-            lstar="best_validation",
+            lstar="best_validation(rounds=5)",
         )
         .run()
         .clients.select_dtypes("float")

@@ -13,8 +13,10 @@ pytest.importorskip("flwr", reason="Flower is not installed")
 
 from flwr.app import Context, RecordDict
 from inprocess import Deployment, spoiled, vector
+from runs import assert_same
 
 from fedparity.core.file import load_model, resume
+from fedparity.core.rundir import RunDir
 from fedparity.data import Federation
 from fedparity.engines.flower import make_client_app, make_server_app
 from fedparity.engines.flower.census import Facts, stand_in
@@ -133,6 +135,23 @@ def test_an_impossible_lstar_is_refused(value, told, tmp_path):
     with pytest.raises(InputError, match=f"the L. of client '0' is rejected: .*{told}"):
         deployment.run(fault=spoiled("0", "query.hello", "numbers", "test", value))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("name", "value"), [("rounds", 3.0), ("rounds", None), ("capped", 0.5)])
+def test_impossible_rounds_alone_are_refused(name, value, tmp_path):
+    deployment = Deployment(tmp_path, {"rounds": 1})
+    with pytest.raises(InputError, match=f"the L. of client '0' is rejected: its '{name}' alone"):
+        deployment.run(fault=spoiled("0", "query.hello", "numbers", name, value))
+
+
+def test_an_lstar_that_is_given_is_not_computed_at_the_sites(tmp_path):
+    numbers = {"0": 0.4, "1": 0.3, "2": 0.2, "3": 0.1}
+    settings = {"rounds": 1, "algorithm": "eagle(lam=0.1)", "lstar": numbers}
+    deployment = Deployment(tmp_path, settings)
+    deployed, simulated = deployment.run(), deployment.simulate()
+    assert_same(RunDir(deployed.path), RunDir(simulated.path))
+    assert deployed.clients["test_lstar"][0] == 0.4
+    assert not list(tmp_path.glob("sites/client-*/lstar"))
 
 
 def test_lstar_is_computed_once_for_several_runs(tmp_path):

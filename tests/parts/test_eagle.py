@@ -406,6 +406,7 @@ def test_the_papers_clients_have_more_equal_gaps_than_with_other_methods(seed):
             solver=fp.Solver(lr=0.1, steps=1),
             seed=seed,
             dtype="float64",
+            lstar="best_validation(rounds=200)",
             evaluate_every=200,
         ).run()
         variance[text] = result.summary("validation")["gap_variance"]
@@ -424,9 +425,7 @@ def test_the_server_learns_the_gap_alone(unlike):
 
 def test_a_client_without_validation_examples_has_its_gap_on_training_examples(unlike):
     made = experiment(unlike, "eagle(lam=0.01)")
-    table = lstar.estimate(
-        made.experiment.setup, lstar.rule("best_validation(rounds=3)"), 3, "loop"
-    )
+    table = lstar.estimate(made.experiment.setup, lstar.rule("best_validation(rounds=3)"), "loop")
     assert float(made.setup.lstar[2]) == table["train"][2]
     assert np.isnan(table["validation"][2])
     assert bool(made.advance().reports["eagle"]["gap"].isfinite().all())

@@ -61,6 +61,7 @@ def test_its_gaps_at_the_best_round_are_zero():
         solver=fp.Solver(lr=0.3, steps=1),
         dtype="float64",
         evaluate_every=1,
+        lstar="best_validation(rounds=12)",
     ).run()
     rows = result.history.query(
         "model == 'personal' and split == 'validation' and metric == 'loss'"
@@ -72,7 +73,8 @@ def test_its_gaps_at_the_best_round_are_zero():
 
 def test_nobody_gains_by_joining_who_does_not_join():
     solver = fp.Solver(lr=0.3, steps=1)
-    result = fp.Experiment(unlike_clients((9, 7)), NET, "local", rounds=2, solver=solver).run()
+    given = {"rounds": 2, "solver": solver, "lstar": "best_validation(rounds=2)"}
+    result = fp.Experiment(unlike_clients((9, 7)), NET, "local", **given).run()
     assert result.alone
     assert result.summary()[["gain_share", "mean_benefit"]].isna().all()
     assert result.summary()[["gap_variance", "max_gap"]].notna().all()

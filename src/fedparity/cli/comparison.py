@@ -29,6 +29,7 @@ def start(
     """Run all algorithms and compare them; everything is checked before the first one runs."""
     import yaml
 
+    from fedparity.core.given import is_file
     from fedparity.core.rundir import RunDir
 
     settings = _weighed(settings, algorithms)
@@ -41,6 +42,8 @@ def start(
     RunDir(directory).require_unused()
     with _held(directory, algorithms):
         kept = {"algorithms": list(algorithms), **settings}
+        if is_file(kept.get("lstar")):  # to be found from wherever the comparison is resumed
+            kept["lstar"] = str(Path(kept["lstar"]).resolve())
         (directory / FILE).write_text(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
         _go(experiments, directory)
 

@@ -143,7 +143,13 @@ RUN = (
     Flag("keep", ("keep",), str, "Model kept: last, or best by this validation summary."),
     Flag("stop-metric", ("stop", "metric"), str, "Stop early by this validation summary."),
     Flag("patience", ("stop", "patience"), int, "Evaluations without improvement before that."),
-    Flag("lstar", ("lstar",), str, "Rule for L*: best_validation, train_plateau or none."),
+    Flag(
+        "lstar",
+        ("lstar",),
+        str,
+        "Best loss alone: best_validation, train_plateau, none, or a CSV or parquet file.",
+        shape="RULE|FILE",
+    ),
 )
 PANELS: Mapping[str, tuple[Flag, ...]] = {
     "Data": DATA,

@@ -105,6 +105,14 @@ def introduce(experiment: Experiment, out: Console) -> None:
         style="dim",
         markup=False,
     )
+    most = experiment.cost_alone()
+    if most is not None:
+        out.print(
+            f"first {most}, at most {most.rounds} rounds "
+            f"({most.rounds * most.examples:,} examples)",
+            style="dim",
+            markup=False,
+        )
 
 
 def show_result(directory: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as settings
@@ -64,7 +64,8 @@ class Conditions:
     keep
         Which model is kept: ``last``, or the one with the best validation summary of this name.
     lstar
-        Rule for the best loss alone: ``best_validation``, ``train_plateau`` or ``none``.
+        Rule for the best loss alone: ``best_validation``, ``train_plateau`` or ``none``. Or the
+        numbers themselves: by client, or the name of a CSV or parquet file that has them.
     """
 
     rounds: int = Field(default=100, ge=1)
@@ -82,4 +83,4 @@ class Conditions:
     evaluate_every: int | None = Field(default=None, ge=1)
     checkpoint_every: int | None = Field(default=None, ge=1)
     keep: str = "last"
-    lstar: str = "best_validation"
+    lstar: str | dict[Any, Any] = "best_validation"

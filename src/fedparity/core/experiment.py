@@ -17,8 +17,11 @@ from torch import Tensor
 from fedparity.core import lstar
 from fedparity.core.algorithm import Algorithm
 from fedparity.core.conditions import Conditions, Stop
+from fedparity.core.given import Given, Told, digest, given, plain
 from fedparity.core.layout import Layout
+from fedparity.core.lstar import Cost
 from fedparity.core.part import Context, Part
+from fedparity.core.rundir import LSTAR
 from fedparity.core.seeds import generator, seed_for
 from fedparity.core.solver import Solver
 from fedparity.core.task import Factory, Task, task_for
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from fedparity.core.result import Result
     from fedparity.core.run import Watcher
 
+INLINE = 200
+"""Clients whose given L* is written into the experiment file."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -58,6 +63,13 @@ class Experiment:
         How clients train.
     stop
         When to stop early.
+
+    Notes
+    -----
+    ``lstar`` takes a rule; or numbers that are known already: a sequence in the order of the
+    clients, a Series or a mapping by client, a table with columns ``train``, ``validation`` or
+    ``test`` (or ``lstar``, for all of these), the name of a CSV or parquet file with such columns
+    and one called ``client``, or the name of a column of the federation's ``about``.
     """
 
     federation: Federation
@@ -79,11 +91,14 @@ class Experiment:
     evaluate_every: int | None = None
     checkpoint_every: int | None = None
     keep: str = "last"
-    lstar: str = "best_validation"
+    lstar: Given = "best_validation"
     stop: Stop | None = None
 
     def __post_init__(self) -> None:
         names = Conditions.__dataclass_fields__
+        self.given = given(self.lstar, self.federation)
+        if self.given is not None:
+            self.lstar = plain(self.given, self.federation)
         self.conditions: Conditions = call(
             "experiment", Conditions, {name: getattr(self, name) for name in names}
         )
@@ -107,6 +122,8 @@ class Experiment:
                 raise InputError(f"'{metric}' is only counted: no value of it is better")
             if SUMMARIES[metric].column in ("gap", "lstar") and self.lstar == "none":
                 raise InputError(f"'{metric}' needs L*: lstar must not be 'none'")
+            if SUMMARIES[metric].column in ("gap", "lstar") and not self._known("validation"):
+                raise InputError(f"'{metric}' needs L* on validation, which lstar does not give")
             if not len(self.federation.validation):
                 raise InputError(
                     f"'{metric}' is watched on validation examples, and there are none"
@@ -118,8 +135,20 @@ class Experiment:
         reading = {fact for part in self.algorithm.parts for fact in part.reads}
         if self.lstar == "none" and "lstar" in reading:
             raise InputError(f"'{self.algorithm.text}' needs L*: lstar must not be 'none'")
-        if self.lstar != "none":
-            lstar.rule(self.lstar)
+        if "lstar" in reading and self.given is not None:
+            unknown_ = np.flatnonzero(np.isnan(lstar.deciding(self.given)))
+            if len(unknown_):
+                raise InputError(
+                    f"'{self.algorithm.text}' needs L* on validation examples, on training ones "
+                    f"where a client has none: lstar gives no such number for client "
+                    f"'{self.federation.names[unknown_[0]]}'"
+                )
+        if self.given is None and self.lstar != "none":
+            lstar.rule(str(self.lstar))
+
+    def _known(self, split: str) -> bool:
+        """Tell whether L* on a split will be known of some client."""
+        return self.given is None or bool(self.given[split].notna().any())
 
     def _watched(self) -> list[str]:
         """Return the summaries that decide which model is kept and when to stop."""
@@ -229,6 +258,14 @@ class Experiment:
             validation=torch.from_numpy(self.federation.validation.sizes.copy()),
         )
 
+    def cost_alone(self) -> Cost | None:
+        """Return what finding L* takes at most; None where it is given, known or not wanted."""
+        if self.given is not None or self.lstar == "none":
+            return None
+        rule = lstar.rule(str(self.lstar))
+        known = lstar.is_cached(self.setup, rule, self.choice.name)
+        return None if known else lstar.cost(self.setup, rule)
+
     def describe(self) -> dict[str, Any]:
         """Return everything needed to run the experiment again, as plain values."""
         assert isinstance(self.algorithm, Algorithm)
@@ -242,6 +279,7 @@ class Experiment:
             "algorithm": complete(self.algorithm),
             "solver": solver,
             **{name: getattr(self.conditions, name) for name in Conditions.__dataclass_fields__},
+            "lstar": self._told_lstar(),
             **(
                 {"stop": {"metric": self.stop.metric, "patience": self.stop.patience}}
                 if self.stop
@@ -264,6 +302,11 @@ class Experiment:
             },
         }
 
+    def _told_lstar(self) -> Told:
+        """Return the rule or the numbers; of many clients the file that the run keeps them in."""
+        told = self.conditions.lstar
+        return told if isinstance(told, str) or len(told) <= INLINE else LSTAR
+
     def identity(self) -> dict[str, Any]:
         """Return what a run that is resumed must agree with."""
         told = self.describe()
@@ -272,6 +315,7 @@ class Experiment:
             "federation": self.federation.fingerprint,
             "parameters": self.setup.layout.size,
             **{key: value for key, value in told.items() if key not in free},
+            "lstar": digest(self.conditions.lstar),
         }
 
     def run(

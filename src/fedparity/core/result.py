@@ -31,8 +31,9 @@ class Result:
     ----------
     clients
         One row a client: examples, losses, accuracies, L* and loss gaps, of the model each client
-        would really use (its personal one where the algorithm has such), and in how many rounds it
-        answered.
+        would really use (its personal one where the algorithm has such); for how many rounds it
+        trained alone for its L*, and whether it was still improving then; and in how many rounds
+        it answered.
     history
         Long table ``round, client, split, model, metric, value, n``.
     settings
@@ -190,4 +191,7 @@ def clients_table(
         columns[f"{split}_lstar"] = missing if lstar is None else lstar[split].to_numpy()
     for split in splits[1:]:
         columns[f"{split}_gap"] = columns[f"{split}_loss"] - columns[f"{split}_lstar"]
+    if lstar is not None:
+        columns["lstar_rounds"] = lstar["rounds"].to_numpy()
+        columns["lstar_capped"] = lstar["capped"].to_numpy()
     return pd.DataFrame(columns)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -104,13 +103,13 @@ class Run:
 
     @contextmanager
     def _shown(self) -> Iterator[None]:
-        """Show a bar on a terminal while a run goes that nobody else watches."""
-        if not (self._unwatched and sys.stderr.isatty()):
+        """Show how a run goes that nobody else watches."""
+        if not self._unwatched:
             yield
             return
-        from fedparity.reports.progress import Bar
+        from fedparity.reports.progress import watcher
 
-        with closing(Bar()) as self.watch:
+        with closing(watcher()) as self.watch:
             yield
 
     def _go(self, resumed: bool) -> Result:
@@ -201,25 +200,34 @@ class Run:
 
     def _lstar(self) -> pd.DataFrame | None:
         """Return L*, kept with the run so that a resume finds the same."""
-        experiment = self.experiment
+        experiment, setup = self.experiment, self.experiment.setup
         if experiment.lstar == "none":
             return None
-        if self.folder is not None and self.folder.lstar.exists():
-            return pd.read_parquet(self.folder.lstar)
-        population = len(experiment.federation)
-        rounds = lstar.budget(experiment.rounds, experiment.cohort_size, population)
-        self.watch.stage("each client alone (L*)", rounds)
-        table = lstar.cached(
-            experiment.setup,
-            lstar.rule(experiment.lstar),
-            rounds,
-            experiment.choice.name,
-            lambda done, _: self.watch.advance(done),
-        )
-        self.watch.advance(rounds)
         if self.folder is not None:
-            self.folder.write_table(self.folder.lstar, table)
+            table = lstar.read(self.folder.lstar, setup)
+            if table is not None:
+                return table
+        began = time.perf_counter()
+        table = experiment.given
+        if table is None:
+            rule = lstar.rule(str(experiment.lstar))
+            tell = lstar.telling(self.watch, setup, rule)
+            table = lstar.cached(setup, rule, experiment.choice.name, tell)
+        self._keep_lstar(table, time.perf_counter() - began)
         return table
+
+    def _keep_lstar(self, table: pd.DataFrame, seconds: float) -> None:
+        """Write L* beside the run, and in its log how it was come by."""
+        if self.folder is None:
+            return
+        self.folder.write_table(self.folder.lstar, table)
+        self.folder.note(
+            round=0,
+            lstar="given" if self.experiment.given is not None else self.experiment.lstar,
+            rounds=int(table["rounds"].max()),
+            capped=table.loc[table["capped"], "client"].tolist(),
+            seconds=round_(seconds),
+        )
 
     def _rounds(self, state: RunState) -> None:
         experiment = self.experiment

@@ -17,6 +17,8 @@ from fedparity.core.history import History
 from fedparity.core.state import RunState, old
 from fedparity.errors import InputError
 
+LSTAR = "lstar.parquet"
+"""Every client's L*; in ``experiment.yaml`` it stands for numbers that were given for many."""
 LARGEST_FILE = 1 << 20
 """An experiment file is a page of text; more than this is not read."""
 
@@ -33,7 +35,7 @@ class RunDir:
         self.experiment = self.path / "experiment.yaml"
         self.history = self.path / "history.parquet"
         self.clients = self.path / "clients.parquet"
-        self.lstar = self.path / "lstar.parquet"
+        self.lstar = self.path / LSTAR
         self.model = self.path / "model.safetensors"
         self.checkpoint = self.path / "checkpoint"
         self.log = self.path / "log.jsonl"
@@ -78,7 +80,13 @@ class RunDir:
         return {file.name for file in self.path.iterdir()}
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the run."""
+        """Return the settings of the run, a file of its own named so that it is found."""
+        settings = self._read()
+        if settings.get("lstar") == LSTAR:
+            settings["lstar"] = str(self.lstar)
+        return settings
+
+    def _read(self) -> dict[str, Any]:
         if not self.experiment.exists():
             raise InputError(f"{self.path} holds no run (no experiment.yaml)")
         return read_yaml(self.experiment)
@@ -91,7 +99,7 @@ class RunDir:
 
     def update(self, rounds: int, **record: Any) -> None:
         """Write down to how many rounds the run went, and more for its record."""
-        settings = self.settings()
+        settings = self._read()
         settings["rounds"] = rounds
         settings["record"] = {**settings.get("record", {}), **record}
         self._write(settings)
@@ -105,7 +113,7 @@ class RunDir:
 
     def check(self, settings: dict[str, Any]) -> None:
         """Refuse, with a reason, settings that are not those of the run."""
-        written = self.settings()
+        written = self._read()
         for key, mine in settings.items():
             if key not in ("record", "rounds") and written.get(key) != mine:
                 raise InputError(

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.core.layout import Layout
-from fedparity.core.part import STRICT, Client, Finish, Part, Tensors
+from fedparity.core.part import STRICT, Client, Finish, Part, Tensors, stacked
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -37,6 +37,7 @@ class Local(Part):
     def start(self, x: Tensor, c: Client) -> Tensor:
         return c.state["own"]
 
+    @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(torch.zeros_like(delta), state={"own": c.end})
 

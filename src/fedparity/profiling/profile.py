@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedparity.core.client import Down
 from fedparity.core.experiment import Experiment
+from fedparity.core.given import is_rule
 from fedparity.core.run import PAUSE, Run
 from fedparity.core.state import RunState
 from fedparity.engines.setup import intraop
@@ -66,8 +67,8 @@ def profile(experiment: Experiment, rounds: int = 20) -> Profile:
     L* is computed once before a run and not counted; where parts read it, a poor estimate of one
     round stands in, which costs the same to read.
     """
-    lstar = experiment.lstar if experiment.lstar == "none" else "best_validation(rounds=1)"
-    trial = replace(experiment, lstar=lstar)
+    searched = is_rule(experiment.lstar)
+    trial = replace(experiment, lstar="best_validation(rounds=1)") if searched else experiment
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder, intraop(1):
         run = Run(trial, Path(folder))

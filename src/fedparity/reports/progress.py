@@ -1,4 +1,4 @@
-"""How a run goes: a bar on a terminal, a plain line every tenth of the way elsewhere."""
+"""How a run goes: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from rich.progress import (
 )
 
 PATIENCE = 2.0
-"""Seconds that a run may take before plain lines tell of it."""
+"""Seconds from the start to the first plain line, and from each to the next."""
+LONGEST = 10.0
+"""Seconds after which there is a line even if not another tenth is done."""
 
 
 class Bar:
@@ -60,23 +62,35 @@ class Lines:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
-        self.began = time.monotonic()
-        self.text, self.total, self.told = "", 1, 0
+        self.last = time.monotonic()
+        self.text, self.total, self.told, self.untold = "", 1, -1, ""
 
     def stage(self, text: str, total: int) -> None:
         """Begin a stage."""
-        self.text, self.total, self.told = text, max(total, 1), 0
+        self._end()
+        self.text, self.total, self.told = text, max(total, 1), -1
 
     def advance(self, done: int, note: str = "") -> None:
-        """Print a line when another tenth is done."""
-        tenth = 10 * done // self.total
-        if tenth > self.told and time.monotonic() - self.began >= PATIENCE:
-            line = f"{self.text}: {done}/{self.total}{', ' * bool(note)}{note}"
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self.told = max(tenth, self.told)
+        """Print a line once there has been none for a while, and another tenth is done."""
+        tenth, waited = 10 * done // self.total, time.monotonic() - self.last
+        line = f"{self.text}: {done}/{self.total}{', ' * bool(note)}{note}"
+        if waited >= (PATIENCE if tenth > self.told else LONGEST):
+            self._print(line)
+            self.told = tenth
+        elif self.told >= 0:
+            self.untold = line
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Tell how the last stage ended, where it was told of."""
+        self._end()
+
+    def _end(self) -> None:
+        if self.untold:
+            self._print(self.untold)
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.last, self.untold = time.monotonic(), ""
 
 
 def watcher() -> Bar | Lines:

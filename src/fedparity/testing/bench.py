@@ -90,8 +90,10 @@ class Bench:
         self.restart()
 
     def _lstar(self, setup: Setup) -> Tensor:
-        rule, rounds = lstar.rule(self.experiment.lstar), self.experiment.rounds
-        table = lstar.estimate(setup, rule, rounds, self.experiment.choice.name)
+        table = self.experiment.given
+        if table is None:
+            rule = lstar.rule(str(self.experiment.lstar))
+            table = lstar.estimate(setup, rule, self.experiment.choice.name)
         return torch.from_numpy(lstar.deciding(table)).to(self.x.dtype)
 
     def restart(self) -> None:

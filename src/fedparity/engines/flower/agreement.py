@@ -15,6 +15,7 @@ from torch import nn
 
 from fedparity.core.conditions import Conditions
 from fedparity.core.file import algorithm_of, check_keys, solver_of
+from fedparity.core.given import digest as lstar_digest
 from fedparity.core.rundir import RunDir, read_yaml
 from fedparity.core.task import Task
 from fedparity.engines.flower import Settings
@@ -22,8 +23,8 @@ from fedparity.engines.flower.codec import shown
 from fedparity.recipes import complete
 from fedparity.spec import call
 
-ON_CLIENTS = ("seed", "dtype", "buffers", "lstar", "rounds", "cohort")
-"""Conditions that a client's own numbers depend on."""
+ON_CLIENTS = ("seed", "dtype", "buffers")
+"""Conditions that a client's own numbers depend on, beside its L*."""
 
 
 def settings_of(experiment: Settings) -> dict[str, Any]:
@@ -55,6 +56,7 @@ def agreed(settings: Mapping[str, Any], task: Task | None) -> dict[str, str]:
         **named,
         "solver": json.dumps({f.name: getattr(solver, f.name) for f in dataclasses.fields(solver)}),
         **{name: getattr(conditions, name) for name in ON_CLIENTS},
+        "lstar": lstar_digest(conditions.lstar),
         "fedparity": version("fedparity"),
         "torch": torch.__version__.partition("+")[0],
     }

@@ -116,10 +116,15 @@ def check_values(found: Mapping[str, float], wanted: Iterable[str], task: Task) 
             raise BadMessage(f"its '{name}' is {value:g}: not a share")
 
 
-def check_lstar(found: Mapping[str, float], sizes: Mapping[str, int], task: Task) -> None:
+def check_lstar(
+    found: Mapping[str, float], sizes: Mapping[str, int], task: Task, rounds: int
+) -> None:
     """Refuse an L* that is missing on a split that the client has, or impossible."""
+    for name, most in (("rounds", rounds), ("capped", 1)):
+        if found.get(name) not in range(most + 1):
+            raise BadMessage(f"its '{name}' alone is {found.get(name)}: not in 0 to {most}")
     check_values(
-        {f"alone/{split}/loss": value for split, value in found.items()},
+        {f"alone/{split}/loss": found[split] for split in SPLITS if split in found},
         [f"alone/{split}/loss" for split in SPLITS if sizes[split]],
         task,
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
-from fedparity.core.lstar import SPLITS
+from fedparity.core.lstar import COLUMNS
 from fedparity.engines.flower import codec
 from fedparity.engines.flower.agreement import difference
 from fedparity.engines.flower.census import Facts
@@ -157,7 +157,7 @@ class Roster:
             return
         self.node[client], self.facts[client] = node, facts
         if numbers:
-            self.lstar.setdefault(client, {s: v for s, v in numbers.items() if s in SPLITS})
+            self.lstar.setdefault(client, {k: v for k, v in numbers.items() if k in COLUMNS})
 
     def _check(self, facts: Facts) -> None:
         client = facts.client

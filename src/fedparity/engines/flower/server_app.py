@@ -17,7 +17,8 @@ from torch import Tensor
 from fedparity.core.experiment import Experiment
 from fedparity.core.file import experiment as read_experiment
 from fedparity.core.file import recipe_of
-from fedparity.core.lstar import SPLITS
+from fedparity.core.given import is_rule
+from fedparity.core.lstar import COLUMNS, SPLITS, read, rule
 from fedparity.core.result import Result
 from fedparity.core.run import Run, Watcher
 from fedparity.core.rundir import RunDir
@@ -132,7 +133,7 @@ class FlowerRun(Run):
 
     def start(self) -> Result:
         """Run from the first round; nothing is written if an L* is refused."""
-        if self.experiment.lstar != "none":
+        if is_rule(self.experiment.lstar):
             self._told_lstar()
         return super().start()
 
@@ -161,25 +162,28 @@ class FlowerRun(Run):
         return door, received
 
     def _lstar(self) -> pd.DataFrame | None:
-        """Return the L* that each site computed for itself."""
+        """Return the L* that each site computed for itself, or that the server was given."""
         assert self.folder is not None
         if self.experiment.lstar == "none":
             return None
-        if self.folder.lstar.exists():
-            return pd.read_parquet(self.folder.lstar)
-        table = self._told_lstar()
-        self.folder.write_table(self.folder.lstar, table)
+        table = read(self.folder.lstar, self.experiment.setup)
+        if table is None:
+            given = self.experiment.given
+            table = self._told_lstar() if given is None else given
+            self._keep_lstar(table, 0.0)
         return table
 
     def _told_lstar(self) -> pd.DataFrame:
-        told = [self._lstar_of(client) for client in self.config.clients]
-        return pd.DataFrame(told, columns=list(SPLITS), dtype="float64")
+        told = [{"client": c, **self._lstar_of(c)} for c in self.config.clients]
+        table = pd.DataFrame(told, columns=list(COLUMNS))
+        return table.astype({**dict.fromkeys(SPLITS, float), "rounds": "int64", "capped": bool})
 
     def _lstar_of(self, client: str) -> dict[str, float]:
         found, facts = self.roster.lstar.get(client, {}), self.roster.facts[client]
+        most = rule(str(self.experiment.lstar)).rounds
         try:
             sizes = {split: getattr(facts, split) for split in SPLITS}
-            check_lstar(found, sizes, self.experiment.setup.task)
+            check_lstar(found, sizes, self.experiment.setup.task, most)
         except BadMessage as error:
             raise InputError(f"the L* of client '{client}' is rejected: {error}") from error
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import torch
 
 from fedparity.core import lstar
 from fedparity.core.client import Down, Up
-from fedparity.core.experiment import DTYPES, cohort_size, prepare
+from fedparity.core.experiment import DTYPES, prepare
 from fedparity.core.file import algorithm_of, solver_of, task_of
+from fedparity.core.given import is_rule
 from fedparity.core.state import ClientStore
 from fedparity.core.task import Task
 from fedparity.engines import auto
@@ -27,6 +29,7 @@ from fedparity.engines.setup import rows_of
 from fedparity.engines.simulation import Simulation
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
+from fedparity.reports.progress import Lines
 
 ME = np.asarray([0])
 
@@ -93,17 +96,19 @@ class Site:
         )
 
     def alone(self, clients: Sequence[str], folder: Path) -> dict[str, float]:
-        """Return the client's L* on each split that it has, computed once."""
-        if self.conditions.lstar == "none":
+        """Return the client's L* on each split that it has, and its rounds alone.
+
+        It is computed once, and not at all where the server has been given it.
+        """
+        if not is_rule(self.conditions.lstar):
             return {}
-        asked = cohort_size(self.conditions.cohort, len(clients))
-        rounds = lstar.budget(self.conditions.rounds, asked, len(clients))
         setup = replace(self.setup, places=np.asarray([clients.index(self.client)]))
-        table = lstar.cached(
-            setup, lstar.rule(self.conditions.lstar), rounds, "loop", folder=folder
-        )
-        found = {split: float(table[split].iloc[0]) for split in lstar.SPLITS}
-        return {split: value for split, value in found.items() if not np.isnan(value)}
+        rule = lstar.rule(str(self.conditions.lstar))
+        with closing(Lines()) as watch:
+            tell = lstar.telling(watch, setup, rule)
+            table = lstar.cached(setup, rule, "loop", tell, folder)
+        found = {name: float(table[name].iloc[0]) for name in (*lstar.SPLITS, "rounds", "capped")}
+        return {name: value for name, value in found.items() if not np.isnan(value)}
 
     def answer(self, down: Down, stamp: Stamp, memory: Memory) -> Up:
         """Return the client's answer to a probe or a round of training, and remember it."""
