@@ -15,6 +15,7 @@ def run(
     n_test: list[int] | None = None,
     names: list[str] | None = None,
     answered: list[int] | None = None,
+    alone: dict[str, list[float]] | None = None,
     **record: object,
 ) -> Result:
     """Return a run of as many clients as there are numbers, with 100 test examples each."""
@@ -29,7 +30,7 @@ def run(
     if accuracy is not None:
         columns["test_accuracy"] = accuracy
     if lstar is not None:
-        columns["test_lstar"] = lstar
+        columns |= {"test_lstar": lstar, **(alone or {})}
     if answered is not None:
         columns["rounds_answered"] = answered
     settings = {"algorithm": "any", "record": record}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from clients import run
 
 from fedparity.reports.findings import cautions, headlines, levelling, weights
@@ -25,6 +27,23 @@ def test_the_headline_counts_who_gains_and_names_who_pays_most():
 
 def test_the_headline_says_when_nobody_gains():
     assert headlines(gapped(0.1, 0.2, 0.3))[0].startswith("No client gains from joining")
+
+
+def test_who_was_still_improving_alone_is_named():
+    more = {"lstar_rounds": [7, 30, 30], "lstar_capped": [False, True, True]}
+    told = headlines(run([0.9, 0.7, 0.8], [1.0, 1.2, 1.1], EQUAL, alone=more))
+    assert told[-1] == (
+        "~ still improving after 30 rounds alone, so that L* may be lower and the gap larger: "
+        "2 clients (client-1, client-2)."
+    )
+
+
+def test_gaps_on_training_examples_among_others_are_told_of():
+    more = {"n_validation": [0] * 7, "validation_lstar": [math.nan] * 6 + [0.1]}
+    told = headlines(run([0.9] * 7, [1.0] * 7, [1.0] * 7, alone=more))
+    assert told[-1].startswith("t without a validation example: L* is of the model with the least")
+    # the last one has an L* on validation: it has examples, but could not be evaluated
+    assert "6 clients (client-0, client-1, client-2, client-3, client-4 and 1 more)" in told[-1]
 
 
 def test_who_only_harms_the_best_client_levels_down():

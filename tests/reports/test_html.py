@@ -49,10 +49,14 @@ def federation(names: list[str]) -> fp.Federation:
     )
 
 
+def experiment(names: list[str], rounds: int = 1) -> fp.Experiment:
+    solver, rule = fp.Solver(lr=0.1, steps=1), "best_validation(rounds=3)"
+    return fp.Experiment(federation(names), "linear", rounds=rounds, solver=solver, lstar=rule)
+
+
 @pytest.fixture(scope="module")
 def result() -> fp.Result:
-    solver = fp.Solver(lr=0.1, steps=1)
-    return fp.Experiment(federation(["a", "b", "c"]), "linear", rounds=3, solver=solver).run()
+    return experiment(["a", "b", "c"], rounds=3).run()
 
 
 def test_a_page_is_whole_and_needs_nothing_else(result):
@@ -69,10 +73,15 @@ def test_a_page_shows_every_client_and_its_settings(result):
     assert {"a", "b", "c", "solver.lr", "0.1", "record.federation"} <= set(words)
 
 
+def test_a_page_marks_who_was_still_improving_alone(result):
+    text = page({"fedavg": result})
+    assert "~ still improving after 3 rounds alone" in text
+    assert text.count(" ~</td>") == 3
+
+
 def test_names_are_data_and_not_markup():
     evil = "<script>alert(1)</script>"
-    solver = fp.Solver(lr=0.1, steps=1)
-    made = fp.Experiment(federation([evil, "b"]), "linear", rounds=1, solver=solver).run()
+    made = experiment([evil, "b"]).run()
     tags = Tags(page({evil: made}))
     assert "script" not in tags.seen
     assert evil in tags.words
@@ -85,9 +94,7 @@ def test_several_runs_stand_beside_each_other(result):
 
 
 def test_a_run_leaves_its_report_in_the_directory(tmp_path):
-    solver = fp.Solver(lr=0.1, steps=1)
-    made = fp.Experiment(federation(["a", "b"]), "linear", rounds=1, solver=solver)
-    made.run(out=tmp_path / "run")
+    experiment(["a", "b"]).run(out=tmp_path / "run")
     Tags(RunDir(tmp_path / "run").report.read_text(encoding="utf-8"))
 
 

@@ -129,6 +129,19 @@ def test_a_regression_shows_losses():
     assert columns == ["mean_loss", "worst_loss"]
 
 
+def test_an_lstar_with_a_reservation_is_marked(console, printed):
+    more = {
+        "lstar_rounds": [9, 3, 9],
+        "lstar_capped": [True, False, True],
+        "n_validation": [10, 0, 0],
+        "validation_lstar": [0.1, math.nan, math.nan],
+    }
+    show_clients({"a": run([0.9, 0.7, 0.8], [0.5] * 3, [0.1, 0.2, 0.3], alone=more)}, console)
+    shown = [line_of(printed(), f"client-{k}").split()[2] for k in range(3)]
+    assert shown == ["0.100~", "0.200t", "0.300~t"]
+    assert "~ still improving after 9 rounds alone" in " ".join(printed().split())
+
+
 def test_without_lstar_there_are_no_gaps(console, printed):
     show({"fedavg": run([0.9, 0.7])}, console)
     assert "gap" not in printed()

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from fedparity.core.result import Result
 from fedparity.metrics import ClientFrame, LevellingDown
-from fedparity.reports.numbers import FEW, Results, frames_of, has_gaps
+from fedparity.reports.numbers import (
+    BY_TRAINING,
+    CAPPED,
+    FEW,
+    Results,
+    by_name,
+    by_training,
+    frames_of,
+    has_gaps,
+)
 
 NAMED = 5
 """Clients called by name in a sentence; of more, it gives the number."""
@@ -32,7 +41,8 @@ def cautions(results: Results) -> list[str]:
         )
     if none:
         found.append(f"{_clients(none)} no test example and no number here.")
-    return [*found, *_absences(results)]
+    alone = _cautions_on_lstar(next(iter(results.values())).frame)
+    return [*found, *alone, *_absences(results)]
 
 
 def _absences(results: Results) -> Iterator[str]:
@@ -67,6 +77,33 @@ def shortened(names: Sequence[str]) -> str:
     """
     rest = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _cautions_on_lstar(frame: ClientFrame) -> Iterator[str]:
+    """Yield what is to be said of the L* of some clients, which is the same in all runs."""
+    if not has_gaps({"": frame}):
+        return
+    rows = by_name(frame)
+    capped = [name for name, row in rows.items() if row.get("lstar_capped")]
+    if capped:
+        rounds = max(int(rows[name]["lstar_rounds"]) for name in capped)
+        yield (
+            f"{CAPPED} still improving after {rounds} rounds alone, so that L* may be lower and "
+            f"the gap larger: {_named(capped)}."
+        )
+    trained = [name for name, row in rows.items() if by_training(row)]
+    if trained:
+        yield (
+            f"{BY_TRAINING} without a validation example: L* is of the model with the least "
+            "training loss, and a method that goes by gaps takes the one on training examples: "
+            f"{_named(trained)}."
+        )
+
+
+def _named(names: list[str]) -> str:
+    """Return how many clients these are, and the first of them."""
+    count = "1 client" if len(names) == 1 else f"{len(names)} clients"
+    return f"{count} ({shortened(names)})"
 
 
 def weights(results: Results) -> str:

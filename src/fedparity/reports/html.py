@@ -183,7 +183,9 @@ def _clients(results: Results) -> Iterator[str]:
         few = " ?" if row["n_test"] < FEW else ""
         cells = [f"<td>{escape(client)}</td>", f"<td>{row['n_train']}</td>"]
         cells += [f"<td>{row['n_validation']}</td>", f"<td>{row['n_test']}{few}</td>"]
-        cells += [f"<td>{number(row['test_lstar'], '.3f')}</td>"] * gaps
+        if gaps:
+            lstar = number(row["test_lstar"], ".3f")
+            cells.append(f"<td>{lstar} {numbers.lstar_marks(row)}</td>")
         for table, marked in zip(tables, worst, strict=True):
             cells += _client_cells(table[client], marked, widest, accuracy, gaps)
         yield f"<tr>{''.join(cells)}</tr>"

@@ -14,6 +14,8 @@ import pandas as pd
 from fedparity.core.result import Result
 from fedparity.metrics import SUMMARIES, ClientFrame
 
+CAPPED, BY_TRAINING = "~", "t"
+"""Marks of an L*: the client was still improving alone, or has no validation example."""
 FEW = 25
 """Test examples under which the standard error of an accuracy may exceed ten points."""
 COLUMNS = {
@@ -114,6 +116,16 @@ def marked(frame: ClientFrame) -> Marked:
     low = frame.worst(max(1, math.floor(tested / 10 + 1e-9)))["client"]
     gap = frame.worst(1, by="gap")["client"] if has_gaps({"": frame}) else ()
     return Marked(set(low), set(gap))
+
+
+def lstar_marks(row: Row) -> str:
+    """Return the marks of a client's L*."""
+    return CAPPED * bool(row.get("lstar_capped")) + BY_TRAINING * by_training(row)
+
+
+def by_training(row: Row) -> bool:
+    """Tell whether a client's gap, where a method goes by it, is on its training examples."""
+    return row["n_validation"] == 0 and math.isnan(row.get("validation_lstar", 0.0))
 
 
 def by_name(frame: ClientFrame) -> dict[str, Row]:

@@ -107,13 +107,15 @@ def _clients_table(frames: Frames, rows: list[str], marks: Mapping[str, str]) ->
         view.add_column(f"{escape(name)}\n{heading}{'     gap' * gaps}", max_width=WIDEST)
     tables = [numbers.by_name(frame) for frame in frames.values()]
     worst = [numbers.marked(frame) for frame in frames.values()]
+    widest = max(len(numbers.lstar_marks(tables[0][client])) for client in rows)
     for client in rows:
         about = tables[0][client]
         few = marks["few"] if about["n_test"] < FEW else " "
         sizes = "/".join(str(about[f"n_{s}"]) for s in ("train", "validation", "test"))
         cells: list[str | Text] = [escape(client), Text(f"{sizes}{few}")]
         if gaps:
-            cells.append(number(about["test_lstar"], ".3f"))
+            lstar = number(about["test_lstar"], ".3f")
+            cells.append(Text(f"{lstar}{numbers.lstar_marks(about):{widest}}"))
         cells += [
             _client_cell(table[client], marked, marks, gaps)
             for table, marked in zip(tables, worst, strict=True)
