@@ -30,11 +30,11 @@ KNOWN = frozenset(
 )
 REPLACING = {"afl", "eagle", "fedeba", "fedeba_plus", "prac_fedeba_plus", "qffl", "uniform"}
 WEIGHING = REPLACING | {"nova"}
-IN_STEPS = {"bn", "fedeba_plus", "local", "lsr", "pgvc", "prox", "pvr", "scaffold"}
-REPORTING = {"afl", "eagle", "fedeba", "fedfv", "prac_fedeba_plus", "qffl"}
+IN_STEPS = {"bn", "local", "lsr", "pgvc", "prox", "pvr", "scaffold"}
+REPORTING = {"afl", "eagle", "fedeba", "fedeba_plus", "fedfv", "prac_fedeba_plus", "qffl"}
 CORRECTING = {"scaffold", "pvr"}
 STARTING = {"bn", "local"}
-GRADIENT = {"fedeba_plus"} | CORRECTING
+GRADIENT = CORRECTING
 
 Rule = Callable[[str, str], bool]
 REFUSALS: dict[str, Rule] = {
@@ -81,6 +81,20 @@ def test_pair_runs_or_is_refused_with_a_reason(first, second):
     assert bool(x.isfinite().all())
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("fedeba_plus(alpha=0.5)+pgvc", "write 'pgvc' first"),
+        ("fedeba_plus(alpha=0.5)+fedsgd", "no local steps"),
+        ("fedsgd+eagle(apply=gradient)", "no local steps"),
+        ("eagle(apply=gradient)+pgvc", "write 'pgvc' first"),
+    ],
+)
+def test_what_corrects_gradients_by_its_settings_is_refused_like_what_always_does(text, reason):
+    with pytest.raises(InputError, match=reason):
+        run(text)
+
+
 def test_rules_are_about_parts_that_exist():
     assert set(PARTS) >= KNOWN
 
@@ -98,7 +112,7 @@ def test_rules_are_about_parts_that_exist():
         "fedbn+pgvc",
         "fedavg+pgvc",
         "qffl+nova+momentum+prox",
-        "lsr+pgvc+prox+fedeba_plus+nova+varp+adaptive",
+        "lsr+pgvc+prox+fedeba_plus(alpha=0.5)+nova+varp+adaptive",
     ],
 )
 def test_example_runs_on_both_engines(text, engine):
@@ -111,7 +125,7 @@ def test_recipe_runs(name):
 
 
 def test_engines_agree_on_a_long_list():
-    text = "lsr+pgvc+prox+fedeba_plus(theta=30)+nova+momentum"
+    text = "lsr+pgvc+prox+fedeba_plus(alpha=0.9, theta=30)+nova+momentum"
     loop, vmap = (run(text, engine=engine) for engine in ("loop", "vmap"))
     torch.testing.assert_close(vmap, loop, atol=1e-12, rtol=0)
 

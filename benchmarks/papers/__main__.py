@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import choice
+import steps
 from eagle import EAGLE
 from fedeba import FEDEBA
 from fedfv import (
@@ -41,17 +42,20 @@ STUDIES = {
     "eagle": EAGLE,
 }
 
+WHOLE = {"fedeba-choice": choice.main, "eagle-steps": steps.main}
+"""Studies that are run and told in their own way."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("study", choices=[*STUDIES, "fedeba-choice"])
+    parser.add_argument("study", choices=[*STUDIES, *WHOLE])
     parser.add_argument("--seeds", type=int, help="how many of the study's seeds")
     parser.add_argument("--rounds", type=int, help="instead of the study's own number")
     parser.add_argument("--only", default="", help="rows whose label contains this text")
     parser.add_argument("--out", type=Path, default=Path("runs/papers"))
     asked = parser.parse_args()
-    if asked.study == "fedeba-choice":
-        choice.main(asked.out / asked.study)
+    if asked.study in WHOLE:
+        WHOLE[asked.study](asked.out / asked.study)
         return
     study = STUDIES[asked.study]
     rounds = asked.rounds or study.rounds

@@ -54,7 +54,11 @@ def test_every_part_gives_the_bits_of_the_simulator(part, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["scaffold+fedfv", "eagle(lam=0.5)+prox+momentum", "lsr+pgvc+fedeba_plus(theta=30)+nova"],
+    [
+        "scaffold+fedfv",
+        "eagle(lam=0.5)+prox+momentum",
+        "lsr+pgvc+fedeba_plus(alpha=0.9, theta=30)+nova",
+    ],
 )
 def test_a_list_of_parts_gives_the_bits_of_the_simulator(text, tmp_path):
     check(Deployment(tmp_path, {"algorithm": text}))
@@ -117,7 +121,7 @@ def test_the_best_model_is_kept_as_in_the_simulator(tmp_path):
 
 def test_a_round_is_one_exchange_and_two_where_a_part_measures(tmp_path):
     one = Deployment(tmp_path / "one", {"algorithm": "scaffold", "rounds": 1})
-    two = Deployment(tmp_path / "two", {"algorithm": "fedeba_plus", "rounds": 1})
+    two = Deployment(tmp_path / "two", {"algorithm": "fedeba_plus(alpha=0.5)", "rounds": 1})
     for deployment in (one, two):
         deployment.run()
     first, later = (("query.hello", "evaluate"), ("train", "evaluate"))
