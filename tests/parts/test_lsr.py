@@ -161,7 +161,7 @@ def test_reported_losses_are_the_robust_ones(signal, engine):
 def test_losses_of_a_probe_are_the_robust_ones():
     plain, robust = (
         bench(images(), text, solver=Solver(lr=0.1), model=linear)
-        for text in ("fedeba_plus", "fedeba_plus+lsr")
+        for text in ("fedeba_plus(alpha=0.5)", "fedeba_plus(alpha=0.5)+lsr")
     )
     seen = {}
     for name, made in (("plain", plain), ("robust", robust)):
