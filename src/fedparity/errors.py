@@ -22,6 +22,10 @@ class ClientError(FedparityError):
     """A client failed; the message names client, round, phase and part."""
 
 
+class DivergedError(FedparityError):
+    """No update of a round is finite: the run cannot go on."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """Return the error for a name that is not in a table, with the nearest valid one.
 

@@ -249,6 +249,27 @@ def test_a_weighting_that_is_asked_for_is_kept_and_who_cannot_follow_is_named(cl
     assert "by size: fedavg, qffl(by_size=true); uniform: qffl." in told
 
 
+def test_a_run_that_diverges_ends_with_code_1_and_leaves_its_results(cli):
+    done = cli("run", *DIGITS, "--lr", "1e5", "--out", "run")
+    assert done.code == 1
+    assert done.err.count("fedparity: warning: 'fedavg' diverged: ") == 1
+    assert "fedavg (diverged)" in done.out
+    assert Path("run/clients.parquet").exists()
+    assert yaml.safe_load(Path("run/experiment.yaml").read_text())["record"]["diverged"]
+    again = cli("resume", "run")
+    assert again.code == 1
+    assert "fedavg diverged: " in again.out
+
+
+def test_a_comparison_goes_on_behind_a_run_that_diverges(cli):
+    given = ("--lr", "1e5", "--lstar", "none", "--algorithms", "fedavg,prox(mu=0)+uniform")
+    done = cli("compare", *DIGITS, *given, "--out", "all")
+    assert done.code == 1
+    assert Path("all/prox-mu0-uniform/clients.parquet").exists()
+    assert "Levelling down cannot be judged" in done.out
+    assert "fedavg (diverged)" in Path("all/report.html").read_text()
+
+
 def test_a_run_goes_further(cli):
     assert cli("run", *DIGITS, "--algorithm", "afl", "--out", "short").code == 0
     assert cli("resume", "short", "--rounds", "6").code == 0

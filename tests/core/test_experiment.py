@@ -243,6 +243,7 @@ def watched(result: fp.Result, metric: str) -> pd.Series:
     return rows.groupby("round")["value"].agg("mean" if metric == "loss" else "min")
 
 
+@pytest.mark.filterwarnings("ignore:.*diverged")
 def test_the_kept_model_is_the_best_by_the_named_metric(unlike):
     last = overshooting(unlike)
     loss = watched(last, "loss")
@@ -252,6 +253,7 @@ def test_the_kept_model_is_the_best_by_the_named_metric(unlike):
     assert loss.min() < last.summary("validation")["mean_loss"]
 
 
+@pytest.mark.filterwarnings("ignore:.*diverged")
 def test_the_kept_model_can_be_the_best_for_the_worst_client(unlike):
     worst = watched(overshooting(unlike), "accuracy")
     best = overshooting(unlike, keep="worst_accuracy")
@@ -259,6 +261,7 @@ def test_the_kept_model_can_be_the_best_for_the_worst_client(unlike):
     assert best.settings["record"]["kept_round"] == worst.idxmax()
 
 
+@pytest.mark.filterwarnings("ignore:.*diverged")
 def test_a_run_stops_when_the_watched_metric_no_longer_improves(unlike):
     loss = watched(overshooting(unlike), "loss")
     stopped = overshooting(unlike, stop=fp.Stop(metric="mean_loss", patience=3))
@@ -270,6 +273,7 @@ def test_a_run_stops_when_the_watched_metric_no_longer_improves(unlike):
     assert stopped.rounds < 30
 
 
+@pytest.mark.filterwarnings("ignore:.*diverged")
 def test_stopping_and_keeping_each_watch_their_own_metric(unlike):
     stop = fp.Stop(metric="mean_loss", patience=3)
     alone = overshooting(unlike, stop=stop)

@@ -122,6 +122,7 @@ def test_resuming_a_finished_run_changes_nothing(unlike, tmp_path):
     same(tmp_path / "again", tmp_path / "whole")
 
 
+@pytest.mark.filterwarnings("ignore:.*diverged")
 @pytest.mark.parametrize("keep", ["mean_loss", "worst_accuracy"])
 def test_the_best_model_is_remembered_and_the_last_one_goes_on(unlike, tmp_path, keep):
     wild = {"keep": keep, "solver": fp.Solver(lr=20.0, steps=1), "evaluate_every": 1}
@@ -134,6 +135,7 @@ def test_the_best_model_is_remembered_and_the_last_one_goes_on(unlike, tmp_path,
     assert one["record"]["kept_round"] == other["record"]["kept_round"]
 
 
+@pytest.mark.filterwarnings("ignore:.*diverged")
 def test_early_stopping_counts_on_after_a_resume(unlike, tmp_path):
     stopping = {
         "rounds": 60,

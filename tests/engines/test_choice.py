@@ -14,7 +14,8 @@ from fedparity.testing import unlike_clients
 
 
 def experiment(federation, model="linear", **more) -> Experiment:
-    return Experiment(federation, model, lstar="none", rounds=2, **more)
+    known = {"lstar": "none", "rounds": 2, "solver": fp.Solver(lr=1e-4), **more}
+    return Experiment(federation, model, **known)
 
 
 def test_small_models_are_stacked(unlike):

@@ -35,6 +35,11 @@ def test_a_part_with_an_algorithm_of_its_own_is_listed_under_that_name():
     assert {row[0] for row in listing("parts").rows} == set(PARTS)
 
 
+def test_the_rule_of_divergence_stands_with_the_metrics(console, printed):
+    listing("metrics").show(console)
+    assert "more than twice what it was before the first round" in " ".join(printed().split())
+
+
 def test_cells_cannot_break_a_markdown_table():
     assert Listing(("a",), (("x | y\nz",),)).markdown().splitlines()[2] == "| x \\| y<br>z |"
 

@@ -6,7 +6,7 @@ import math
 
 from clients import run
 
-from fedparity.reports.findings import cautions, headlines, levelling, weights
+from fedparity.reports.findings import cautions, divergences, headlines, levelling, weights
 
 EQUAL = [1.0, 1.0, 1.0]
 
@@ -90,6 +90,24 @@ def test_who_was_absent_under_one_algorithm_alone_is_told_with_its_name():
     assert [told[:26] for told in cautions({"a": some, "b": other})] == [
         "Under a, 1 client took par"
     ]
+
+
+def test_of_a_run_that_diverged_only_that_is_said():
+    worse = run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2], diverged="the mean loss is 9")
+    assert headlines(worse) == []
+    assert divergences({"a": worse, "b": run([0.9])}) == ["a diverged: the mean loss is 9."]
+
+
+def test_who_diverged_is_neither_judged_nor_a_baseline():
+    worse = run(None, [1.5, 2.0, 3.0], EQUAL, diverged="the mean loss is 9")
+    runs = {"fedavg": gapped(0, 1, 2), "b": worse}
+    assert "b" not in levelling(runs, "fedavg").split()
+    assert levelling(runs, "b") == "Levelling down cannot be judged: b diverged."
+
+
+def test_few_test_examples_make_a_loss_doubtful_too():
+    told = cautions({"a": run(None, [0.3, 0.8], n_test=[3, 100])})
+    assert told == ["1 client has fewer than 25 test examples: such a loss says little."]
 
 
 def test_one_weighting_for_all_is_said():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import math
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -93,6 +96,35 @@ def test_several_runs_stand_beside_each_other(result):
     assert words.count("one") >= 3  # in the summary, the legend and above its columns
 
 
+def test_a_run_that_diverged_is_marked_and_the_others_can_still_be_read(result):
+    worse = copy.copy(result)
+    worse.clients = result.clients.assign(test_loss=[4e29, math.inf, 1.0])
+    worse.clients["test_gap"] = worse.clients["test_loss"] - worse.clients["test_lstar"]
+    worse.settings = {**result.settings, "record": {"diverged": "the mean loss is not finite"}}
+    text = page({"one": result, "two": worse}, "one")
+    words = Tags(text).words
+    assert "two diverged: the mean loss is not finite." in words
+    assert (
+        sum("two (diverged)" in word for word in words) == 3
+    )  # in the summary, the legend and above its columns
+    assert "4e+29" in words
+    # Bars keep the scale of the run that did not diverge: somebody in it has the widest.
+    assert {"50%", "100%"} & set(re.findall(r'class="(?:gain|pay)" style="[^"]*width:(\d+%)', text))
+
+
+def test_the_curve_of_a_run_that_diverged_leaves_the_others_their_room():
+    x = np.linspace(1, 2, 40)[:, None]
+    federation = fp.Federation.from_arrays(x, x[:, 0], np.arange(40) % 2, kind="values")
+    given = {"rounds": 12, "lstar": "none"}
+    good = fp.Experiment(federation, "linear", solver=fp.Solver(lr=0.05, steps=1), **given).run()
+    with pytest.warns(UserWarning, match="diverged"):
+        bad = fp.Experiment(federation, "linear", solver=fp.Solver(lr=1.0, steps=1), **given).run()
+    text = page({"good": good, "bad": bad}, "good")
+    assert "drawn up to 3 times the first" in text
+    marks = re.findall(r'text-anchor="end">([^<]+)</text>', text)
+    assert max(map(float, marks)) < 5  # of the loss, which is below 1 before the first round
+
+
 def test_a_run_leaves_its_report_in_the_directory(tmp_path):
     experiment(["a", "b"]).run(out=tmp_path / "run")
     Tags(RunDir(tmp_path / "run").report.read_text(encoding="utf-8"))
@@ -110,3 +142,4 @@ def test_ticks_are_round_numbers_that_cover_the_range():
     assert ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
     assert ticks(3, 97) == [0, 20, 40, 60, 80, 100]
     assert ticks(5, 5) == [5]
+    assert ticks(0, 4e29)[-1] == pytest.approx(4e29)

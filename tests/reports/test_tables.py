@@ -124,6 +124,27 @@ def test_training_alone_has_no_gain_and_no_best_gap(console, printed):
     assert "In local each client trains alone: nobody joins" in " ".join(printed().split())
 
 
+def test_who_diverged_is_marked_and_never_the_best(console, printed):
+    # A network that collapsed serves all alike, badly: its variances are the smallest.
+    good, other = run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2]), run([0.8, 0.7], [0.4, 0.8], [0.4, 0.2])
+    collapsed = run([0.1, 0.1], [9.0, 8.9], [0.4, 0.2], diverged="the mean loss is 8.95")
+    show({"good": good, "other": other, "bad": collapsed}, console, "good")
+    assert line_of(printed(), "other ").split()[4] == "25.0*"
+    row = line_of(printed(), "bad (diverged)")
+    assert "*" not in row
+    assert row.split()[5] == "0.0"
+    text = " ".join(printed().split())
+    assert "bad diverged: the mean loss is 8.95." in text
+    assert "diverged: at the end the clients' mean loss is not finite, or more" in text
+
+
+def test_a_loss_of_any_size_keeps_its_column(console, printed):
+    numbers = run([0.9, 0.7], [4690.2, 4e29], [0.4, 0.2])
+    show_clients({"fedavg": numbers}, console)
+    assert line_of(printed(), "client-0").split()[-2:] == ["4690", "+4690"]
+    assert line_of(printed(), "client-1").split()[-2:] == ["4e+29", "+4e+29▲"]
+
+
 def test_a_regression_shows_losses():
     columns = list(summaries({"fedavg": run(None, [0.3, 0.8])}).columns)
     assert columns == ["mean_loss", "worst_loss"]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedparity.cli.work import at_work, console, introduce, progress, slug
+from fedparity.cli.work import at_work, console, introduce, leave, progress, slug
 from fedparity.errors import InputError
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def _go(experiments: dict[str, Experiment], directory: Path) -> None:
         out.print(f"The runs ended after unequal numbers of rounds: {told}.", markup=False)
     write_page(directory / "report.html", page(results, baseline))
     out.print(f"\nResults in {directory}; open {directory / 'report.html'}", markup=False)
+    leave(results.values())
 
 
 def _one(experiment: Experiment, folder: Path, directory: Path) -> Result:

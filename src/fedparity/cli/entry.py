@@ -1,7 +1,7 @@
 """The entry point: what goes wrong becomes one line and an exit code.
 
-0 done; 1 something failed while running; 2 something that was written is wrong; 130 interrupted. An
-exception that nobody foresaw keeps its traceback.
+0 done; 1 something failed while running, or a run diverged; 2 something that was written is wrong;
+130 interrupted. An exception that nobody foresaw keeps its traceback.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from rich.segment import Segment
 
 if TYPE_CHECKING:
     from fedparity.core.experiment import Experiment
+    from fedparity.core.result import Result
     from fedparity.reports.progress import Bar, Lines
 
 RUNS = Path("runs")
@@ -127,6 +128,13 @@ def show_result(directory: Path) -> None:
         numbers = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
         out.print(f"\n{part} at the end, on validation: {numbers}", markup=False)
     out.print(f"\nResults in {directory}; open {directory / 'report.html'}", markup=False)
+    leave([result])
+
+
+def leave(results: Iterable[Result]) -> None:
+    """End the command with code 1 if a run diverged; its results are written all the same."""
+    if any(result.diverged for result in results):
+        raise typer.Exit(1)
 
 
 def _way_on(directory: Path | None) -> str:

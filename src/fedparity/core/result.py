@@ -79,6 +79,12 @@ class Result:
         return self.record.get("weights") == "none"
 
     @property
+    def diverged(self) -> str | None:
+        """Why the run counts as diverged, or None: see :mod:`fedparity.core.divergence`."""
+        found = self.record.get("diverged")
+        return None if found is None else str(found)
+
+    @property
     def softens(self) -> str:
         """What to change in the algorithm if it levels down, such as ``lower lam``, or nothing."""
         return str(self.record.get("softens", ""))
@@ -124,6 +130,10 @@ class Result:
                 "levelling down is judged at the same round budget",
                 stacklevel=3,
             )
+            return
+        if reference.diverged or self.diverged:
+            which = "the reference" if reference.diverged else "this run"
+            warnings.warn(f"{which} diverged: levelling down cannot be judged", stacklevel=3)
             return
         theirs, ours = reference.weights, self.weights
         if theirs and ours and theirs != ours:

@@ -7,6 +7,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -15,12 +16,14 @@ from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
 
 from fedparity.core import lstar
 from fedparity.core.client import Down
+from fedparity.core.divergence import divergence
 from fedparity.core.experiment import Experiment
 from fedparity.core.history import History
 from fedparity.core.result import Result, clients_table, save_module
@@ -31,13 +34,15 @@ from fedparity.engines.door import Door
 from fedparity.engines.evaluation import Values
 from fedparity.engines.setup import Ids, Setup, intraop
 from fedparity.engines.simulation import Simulation
-from fedparity.errors import FedparityError, InputError
+from fedparity.errors import DivergedError, FedparityError, InputError
 from fedparity.metrics import SUMMARIES, ClientFrame, summary_value
 
 PAUSE = 10.0
 """Seconds between checkpoints when the experiment does not name rounds."""
 AHEAD = 16
 """Rounds whose cohorts are drawn at once."""
+KEPT = ("kept_round", "told", "diverged")
+"""What is known of a run at its end, for its record."""
 MOST_EMPTY = 20
 """Empty rounds in a row after which a run gives up."""
 
@@ -75,6 +80,8 @@ class Run:
         self.lstar: pd.DataFrame | None = None
         self.history = History(experiment.federation.names)
         self._last_saved = time.monotonic()
+        self._ended: str | None = None
+        """Why no further round was possible."""
         self.ahead, self.drawn = AHEAD, dict[int, Ids]()
 
     def start(self) -> Result:
@@ -237,7 +244,11 @@ class Run:
         with interruptible() as interrupted:
             while state.round < experiment.rounds and not self._stopped(state):
                 began = time.perf_counter()
-                self.round(state)
+                try:
+                    self.round(state)
+                except DivergedError as error:
+                    self._ended = str(error)
+                    break
                 self._log(state, began)
                 if state.empty >= MOST_EMPTY:
                     raise FedparityError(
@@ -333,6 +344,24 @@ class Run:
             else:
                 state.patience += 1
 
+    def _diverged(self, down: Down, clients: pd.DataFrame) -> str | None:
+        """Return why a run counts as diverged, with the remedy, or None."""
+        if self._ended is not None:
+            return self._ended
+        why: str | None = "the parameters are not finite"
+        if bool(down.x.isfinite().all()):
+            why = divergence(clients, self.history.table(), self._untrained)
+        if why is None:
+            return None
+        lr = self.experiment.solver.lr
+        return f"{why}: lower the learning rate (now {lr:g}) or clip gradients"
+
+    def _untrained(self) -> npt.NDArray[np.float64]:
+        """Return the clients' training losses before the first round."""
+        setup = self.experiment.setup
+        down = Down("evaluate", 0, 0.0, *setup.layout.read(setup.module))
+        return self.door.evaluate(down, "train")["global"]["loss"]
+
     def _stopped(self, state: RunState) -> bool:
         stop = self.experiment.stop
         return stop is not None and state.patience >= stop.patience
@@ -357,6 +386,7 @@ class Run:
                     for model, numbers in found.items():
                         self.history.add(shown, split, model, numbers, sizes)
         clients = self._table(values).assign(rounds_answered=state.answered.numpy())
+        settings["record"]["diverged"] = diverged = self._diverged(down, clients)
         module = experiment.setup.layout.write(self.module, down.x, down.buffers).eval()
         path = None
         if self.folder is not None:
@@ -364,7 +394,7 @@ class Run:
             self.folder.write_table(self.folder.history, self.history.table())
             save_module(module, self.folder.model)
             self.folder.write_table(self.folder.clients, clients)
-            found = {k: v for k, v in settings["record"].items() if k in ("kept_round", "told")}
+            found = {k: v for k, v in settings["record"].items() if k in KEPT}
             self.folder.update(experiment.rounds, **found)
             self.folder.finished()
         result = Result(clients, self.history.table(), settings, state.round, module, path)
@@ -372,6 +402,8 @@ class Run:
             from fedparity.reports.html import write
 
             write(result)
+        if diverged is not None:
+            warnings.warn(f"'{result.record['written_as']}' diverged: {diverged}", stacklevel=2)
         return result
 
 

@@ -17,7 +17,7 @@ from fedparity.data import Split
 from fedparity.engines.door import Door
 from fedparity.engines.evaluation import Values, by_client
 from fedparity.engines.setup import Engine, rows_of
-from fedparity.errors import FedparityError
+from fedparity.errors import DivergedError
 
 PERSONAL_FLOATS = 1 << 25
 """Numbers of personal parameters held at once while evaluating."""
@@ -71,7 +71,7 @@ class Simulation(Door):
             self.attendance.failed[client] = "what it sent is not finite"
         first = names[int(ids[~rows][0])]
         if not finite.any():
-            raise FedparityError(
+            raise DivergedError(
                 f"round {down.round}: every update is infinite or NaN (first: client '{first}'): "
                 f"lower the learning rate (now {down.lr:g}) or clip gradients"
             )

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from fedparity import models
 from fedparity.core.algorithm import Algorithm
+from fedparity.core.divergence import RULE
 from fedparity.core.part import HOOKS, Part
 from fedparity.core.traffic import traffic
 from fedparity.data import DATASETS, PARTITIONS, data_dir
@@ -145,7 +146,8 @@ def metrics() -> Listing:
     return Listing(
         ("name", "definition", "better"),
         tuple((name, s.definition, s.better or "-") for name, s in SUMMARIES.items()),
-        "Those that say which direction is better can be given to --keep and --stop-metric.",
+        "Those that say which direction is better can be given to --keep and --stop-metric. "
+        f"A run is marked as {RULE}.",
     )
 
 

@@ -23,22 +23,32 @@ NOT_JOINED = "Each client trained alone: there is nothing to gain or to pay by j
 
 
 def headlines(result: Result) -> list[str]:
-    """Return what the clients of one run got, in a few sentences."""
+    """Return what the clients of one run got, in a few sentences; of one that diverged, nothing."""
+    if result.diverged:
+        return cautions({"": result})
     frame = result.frame
     gains = [NOT_JOINED] if result.alone else _gains(frame)
     return [*gains, *_accuracies(frame), *cautions({"": result})]
 
 
+def divergences(results: Results) -> list[str]:
+    """Say which runs diverged, and what shows it."""
+    return [f"{name} diverged: {r.diverged}." for name, r in results.items() if r.diverged]
+
+
 def cautions(results: Results) -> list[str]:
     """Return what a reader of the numbers should know."""
-    tested = next(iter(results.values())).clients["n_test"]
+    clients = next(iter(results.values())).clients
+    tested = clients["n_test"]
     few, none = int(((tested < FEW) & (tested > 0)).sum()), int((tested == 0).sum())
     found = []
     if few:
-        found.append(
-            f"{_clients(few)} fewer than {FEW} test examples: the standard error of such an "
-            "accuracy may exceed 10 points."
+        doubt = (
+            "the standard error of such an accuracy may exceed 10 points"
+            if "test_accuracy" in clients
+            else "such a loss says little"
         )
+        found.append(f"{_clients(few)} fewer than {FEW} test examples: {doubt}.")
     if none:
         found.append(f"{_clients(none)} no test example and no number here.")
     alone = _cautions_on_lstar(next(iter(results.values())).frame)
@@ -124,6 +134,8 @@ def weights(results: Results) -> str:
 
 def levelling(results: Results, baseline: str) -> str:
     """Say in one sentence which algorithms levelled down against the baseline, if any."""
+    if results[baseline].diverged:
+        return f"Levelling down cannot be judged: {baseline} diverged."
     frames = frames_of(results)
     verdicts: dict[str, LevellingDown] = {}
     for name in judged(results, baseline):
@@ -149,10 +161,14 @@ def levelling(results: Results, baseline: str) -> str:
 
 
 def judged(results: Results, baseline: str) -> list[str]:
-    """Return the algorithms that can be judged against the baseline: those that federate."""
+    """Return the algorithms to judge against the baseline: that federate and did not diverge."""
     if results[baseline].alone:
         return []
-    return [name for name, result in results.items() if name != baseline and not result.alone]
+    return [
+        name
+        for name, result in results.items()
+        if name != baseline and not result.alone and not result.diverged
+    ]
 
 
 def _advice(result: Result) -> str:

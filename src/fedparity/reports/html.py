@@ -8,12 +8,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedparity.core.result import Result
 from fedparity.core.rundir import RunDir
 from fedparity.reports import numbers
-from fedparity.reports.findings import cautions, headlines, levelling, weights
+from fedparity.reports.findings import cautions, divergences, headlines, levelling, weights
 from fedparity.reports.numbers import (
     FEW,
     Frames,
@@ -30,6 +31,13 @@ from fedparity.reports.svg import COLOURS, Line, chart
 
 MOST = 200
 """Clients in the table; of a larger federation the worst and the best."""
+OF_ONE = (
+    *("algorithm", "record.written_as", "record.weights", "record.softens"),
+    *("record.diverged", "record.told", "record.kept_round"),
+)
+"""Settings and records that are not of all runs of a comparison alike."""
+HIGHEST = 3
+"""Times the loss before the first round up to which losses of a run that diverged are drawn."""
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #667085; --rule: #e3e7ee;
   --paper: #fff; --bar: #9bbce0; --gain: #6fb58d; --pay: #e0a08a; }
@@ -45,7 +53,7 @@ th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; }
 th[colspan] { text-align: left; } .group { border-left: 1px solid var(--rule); }
-td.best { font-weight: 700; } td.worst { font-weight: 700; color: #c0392b; }
+td.best { font-weight: 700; } .worst { font-weight: 700; color: #c0392b; }
 td.text { text-align: left; white-space: normal; }
 .track { display: inline-block; position: relative; width: 4rem; height: .7rem; margin-left: .5rem;
   border-bottom: 1px solid var(--rule); } .track i { position: absolute; top: 0; bottom: 0; }
@@ -106,6 +114,8 @@ def _about(result: Result) -> str:
 
 
 def _findings(results: Results, baseline: str | None) -> Iterator[str]:
+    for sentence in divergences(results):
+        yield f'<p class="worst">{escape(sentence)}</p>'
     if len(results) == 1:
         sentences = headlines(next(iter(results.values())))
     else:
@@ -123,28 +133,40 @@ def _algorithms(results: Results) -> Iterator[str]:
     for name in table.index:
         cells = (numbers.cell(table[column], name, results) for column in table.columns)
         row = "".join(f"<td{_class('best', best)}>{text}</td>" for text, best in cells)
-        yield f"<tr><td>{escape(str(name))}</td>{row}</tr>"
+        yield f"<tr><td>{_label(str(name), results)}</td>{row}</tr>"
     yield "</tbody></table></div>"
-    caption = f"{weights(results)} {numbers.definitions(table, results)}".strip()
-    yield f'<p class="note">{escape(caption)}</p>'
+    if told := weights(results):
+        yield f"<p>{escape(told)}</p>"
+    mark = "Bold: the best of the column. " if len(results) > 1 else ""
+    yield f'<p class="note">{escape(mark + numbers.definitions(table, results))}</p>'
 
 
 def _curves(results: Results) -> Iterator[str]:
     lines: list[Line] = []
-    keys, metric = [], "accuracy"
+    keys, metric, cut = [], "accuracy", ""
     for place, (name, result) in enumerate(results.items()):
         colour = COLOURS[place % len(COLOURS)]
         rounds, mean, worst, metric = _course(result.history)
+        if result.diverged and metric == "loss":
+            highest = HIGHEST * mean[0]
+            mean, worst = _below(mean, highest), _below(worst, highest)
+            cut = f"; losses of runs that diverged are drawn up to {HIGHEST} times the first"
         lines.append(Line(rounds, mean, colour, title=f"{name}: mean over clients"))
         lines.append(Line(rounds, worst, colour, dashed=True, title=f"{name}: worst client"))
-        keys.append(f'<span class="key" style="color:{colour}"></span>{escape(name)}')
+        shown = escape(numbers.label(name, result))
+        keys.append(f'<span class="key" style="color:{colour}"></span>{shown}')
     drawn = chart(lines, "round", "accuracy, %" if metric == "accuracy" else "loss")
     if drawn:
         yield f"<h2>{metric.capitalize()} over rounds</h2>"
         yield (
             f"<figure>{drawn}<figcaption>{''.join(keys)} &nbsp; solid: mean over clients; dashed: "
-            "worst client</figcaption></figure>"
+            f"worst client{cut}</figcaption></figure>"
         )
+
+
+def _below(values: Sequence[float], highest: float) -> Sequence[float]:
+    """Return the values with NaN in place of those too high to be drawn beside others."""
+    return [value if value <= highest else math.nan for value in values]
 
 
 def _course(
@@ -168,7 +190,8 @@ def _clients(results: Results) -> Iterator[str]:
     gaps, accuracy = has_gaps(frames), has_accuracy(frames)
     columns = ["accuracy, %"] * accuracy + ["loss"] + ["gap"] * gaps
     above = "".join(
-        f'<th colspan="{len(columns)}" class="group">{escape(name)}</th>' for name in frames
+        f'<th colspan="{len(columns)}" class="group">{_label(name, results)}</th>'
+        for name in frames
     )
     heads = ["client", "train", "validation", "test", *["L*"] * gaps]
     below = "".join(f"<th>{head}</th>" for head in [*heads, *columns * len(frames)])
@@ -176,7 +199,7 @@ def _clients(results: Results) -> Iterator[str]:
     yield f"<tr>{below}</tr></thead><tbody>"
     tables = [numbers.by_name(frame) for frame in frames.values()]
     worst = [numbers.marked(frame) for frame in frames.values()]
-    widest = _widest(frames) if gaps else 1.0
+    widest = _widest(results) if gaps else 1.0
     order = numbers.chosen(first, MOST, MOST // 2, MOST // 2)
     for client in order:
         row = tables[0][client]
@@ -221,9 +244,13 @@ def _gap_bar(share: float) -> str:
     return f'<i class="{kind}" style="left:{left:.0f}%;width:{width:.0f}%"></i>'
 
 
-def _widest(frames: Frames) -> float:
-    sizes = [float(frame.by_client["test_gap"].abs().max()) for frame in frames.values()]
-    return max(1e-12, *sizes)
+def _widest(results: Results) -> float:
+    """Return the largest gap, for the bars; those of a run that diverged may go beyond."""
+    sound = [result for result in results.values() if not result.diverged]
+    gaps = pd.concat(
+        [result.frame.by_client["test_gap"].abs() for result in sound or results.values()]
+    )
+    return max(1e-12, float(gaps[np.isfinite(gaps)].max()))
 
 
 def _definitions(frames: Frames) -> str:
@@ -241,7 +268,7 @@ def _settings(settings: Mapping[str, Any], comparing: bool) -> Iterator[str]:
     yield "<details><summary>Everything needed to run it again</summary>"
     yield '<div class="wide"><table><tbody>'
     for name, value in _flat(settings):
-        if not (comparing and name in ("algorithm", "record.written_as")):
+        if not (comparing and name.startswith(OF_ONE)):
             yield f'<tr><td>{escape(name)}</td><td class="text">{escape(str(value))}</td></tr>'
     yield "</tbody></table></div></details>"
 
@@ -254,6 +281,12 @@ def _flat(settings: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, A
             yield f"{under}{name}", " ".join(str(item) for item in value)
         else:
             yield f"{under}{name}", "none" if value is None else value
+
+
+def _label(name: str, results: Results) -> str:
+    """Return the name of a run, marked if it diverged."""
+    shown = escape(numbers.label(name, results[name]))
+    return f'<span class="worst">{shown}</span>' if results[name].diverged else shown
 
 
 def _class(name: str, given: bool) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from fedparity.core.divergence import RULE
 from fedparity.core.result import Result
 from fedparity.metrics import SUMMARIES, ClientFrame
 
@@ -18,6 +19,8 @@ CAPPED, BY_TRAINING = "~", "t"
 """Marks of an L*: the client was still improving alone, or has no validation example."""
 FEW = 25
 """Test examples under which the standard error of an accuracy may exceed ten points."""
+LARGE = 1000
+"""A loss or gap from here on is written without a fraction, and later with a power of ten."""
 COLUMNS = {
     "mean_accuracy": "mean\nacc %",
     "worst_accuracy": "worst\nclient",
@@ -80,13 +83,18 @@ def cell(column: pd.Series[float], name: Hashable, results: Results) -> Cell:
     return Cell(number(value, form), wins)
 
 
+def label(name: str, result: Result) -> str:
+    """Return the name of a run as tables show it."""
+    return f"{name} (diverged)" if result.diverged else name
+
+
 def rival(result: Result, summary: str) -> bool:
     """Tell whether a run may have the best value of a summary.
 
-    The loss gaps of clients that train alone are to the best of that same training: no federation
-    competes with them.
+    A model that diverged may serve all clients equally, which is no merit. The loss gaps of clients
+    that train alone are to the best of that same training: no federation competes with them.
     """
-    return not (result.alone and SUMMARIES[summary].column == "gap")
+    return not result.diverged and not (result.alone and SUMMARIES[summary].column == "gap")
 
 
 def definitions(table: pd.DataFrame, results: Results) -> str:
@@ -97,6 +105,8 @@ def definitions(table: pd.DataFrame, results: Results) -> str:
 
 def _reservations(table: pd.DataFrame, results: Results) -> Iterator[str]:
     """Yield why some runs have no number in a column, or cannot be the best of it."""
+    if any(result.diverged for result in results.values()):
+        yield f"{RULE}{'; never marked as best' * (len(results) > 1)}."
     alone = [name for name, result in results.items() if result.alone]
     if alone and "gain_share" in table:
         yield (
@@ -165,5 +175,11 @@ def number(value: float, form: str) -> str:
 
     >>> number(0.12345, ".3f"), number(float("nan"), ".3f")
     ('0.123', '-')
+    >>> number(4690.2, ".3f"), number(4e29, "+.3f")  # no longer than others
+    ('4690', '+4e+29')
     """
-    return "-" if math.isnan(value) else format(value, form)
+    if math.isnan(value):
+        return "-"
+    if abs(value) >= LARGE:
+        form = form.replace(".3f", ".0f" if abs(value) < 100 * LARGE else ".0e")
+    return format(value, form)

@@ -71,7 +71,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     if high <= low:
         return [low]
     raw = (high - low) / about
-    power = 10 ** math.floor(math.log10(raw))
+    power = 10.0 ** math.floor(math.log10(raw))
     step = power * next(m for m in (1, 2, 2.5, 5, 10) if m * power >= raw * (1 - 1e-9))
     count = range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)
     return [float(np.round(k * step, 12)) for k in count]

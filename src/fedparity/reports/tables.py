@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedparity.reports import numbers
-from fedparity.reports.findings import cautions, levelling, weights
+from fedparity.reports.findings import cautions, divergences, levelling, weights
 from fedparity.reports.numbers import (
     FEW,
     Frames,
@@ -45,6 +45,9 @@ def show(results: Results, console: Console, baseline: str | None = None) -> Non
     show_clients(results, console)
     console.print()
     show_algorithms(results, console)
+    for line in divergences(results):
+        console.print()
+        console.print(escape(line), style="bold red", highlight=False)
     if baseline is not None and len(results) > 1:
         console.print()
         console.print(escape(levelling(results, baseline)), highlight=False)
@@ -52,7 +55,7 @@ def show(results: Results, console: Console, baseline: str | None = None) -> Non
 
 def show_clients(results: Results, console: Console) -> None:
     """Print one row a client; algorithms stand side by side as far as there is room."""
-    frames = frames_of(results)
+    frames = {numbers.label(n, results[n]): f for n, f in frames_of(results).items()}
     names = list(frames)
     first = frames[names[0]]
     rows = numbers.chosen(first, MANY, WORST, BEST)
@@ -83,7 +86,8 @@ def show_algorithms(results: Results, console: Console) -> None:
         view.add_column(numbers.COLUMNS[column], justify="right")
     for name in table.index:
         cells = [numbers.cell(table[column], name, results) for column in table.columns]
-        view.add_row(escape(str(name)), *(_summary_cell(cell) for cell in cells))
+        shown = numbers.label(str(name), results[str(name)])
+        view.add_row(escape(shown), *(_summary_cell(cell) for cell in cells))
     console.print(view)
     console.print()
     mark = "* best of the column. " if len(results) > 1 else ""
