@@ -111,7 +111,7 @@ def test_an_unforeseen_exception_keeps_its_traceback(cli, monkeypatch):
 
 
 def test_each_warning_is_shown_once_in_a_line(cli):
-    done = cli("run", *DIGITS, "--rounds", "2", "--algorithm", "eagle", "--out", "run")
+    done = cli("run", *DIGITS, "--clients", "10", "--algorithm", "eagle", "--out", "run")
     assert done.code == 0
     told = [line for line in done.err.splitlines() if "validation examples" in line]
     assert len(told) == 1

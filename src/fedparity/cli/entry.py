@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from fedparity.cli.commands import app
-from fedparity.cli.work import plain
+from fedparity.cli.work import plain, warned
 from fedparity.errors import FedparityError, InputError, unknown
 
 UsageError: type[Exception] = next(
@@ -46,7 +46,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def _code(args: list[str]) -> int:
     command = typer.main.get_command(app)
     try:
-        code = command.main(args=args, prog_name="fedparity", standalone_mode=False)
+        with warned():
+            code = command.main(args=args, prog_name="fedparity", standalone_mode=False)
     except UsageError as error:
         return _said(_usage(error), 2)
     except InputError as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -68,24 +68,41 @@ def free(path: Path) -> Path:
 
 
 @contextmanager
-def at_work(directory: Path | None = None) -> Iterator[None]:
-    """Show each warning once, in one line, afterwards; tell how to go on after Ctrl-C."""
-    seen: dict[str, None] = {}
+def warned() -> Iterator[None]:
+    """Show each warning of a command once, in one line."""
+    seen: set[str] = set()
 
-    def remember(message: Warning | str, *about: object, **more: object) -> None:
-        seen.setdefault(" ".join(str(message).split()))
+    def show(message: Warning | str, *about: object, **more: object) -> None:
+        text = " ".join(str(message).split())
+        if text not in seen:
+            seen.add(text)
+            _say(f"warning: {text}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = remember
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def at_work(directory: Path | None = None) -> Iterator[None]:
+    """Keep warnings until progress is no longer shown; tell how to go on after Ctrl-C."""
+    kept: list[Callable[[], None]] = []
+    show = warnings.showwarning
+
+    def keep(message: Warning | str, *about: Any, **more: Any) -> None:
+        kept.append(lambda: show(message, *about, **more))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = keep
         try:
             yield
         except KeyboardInterrupt as stop:
             _say(str(stop) or f"interrupted{_way_on(directory)}")
             raise typer.Exit(130) from None
         finally:
-            for message in seen:
-                _say(f"warning: {message}")
+            for tell in kept:
+                tell()
 
 
 @contextmanager
