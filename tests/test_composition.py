@@ -48,6 +48,7 @@ REFUSALS: dict[str, Rule] = {
     "keeps on the clients": lambda a, b: bool({a, b} & CORRECTING and {a, b} & STARTING),
     "write 'pgvc' first": lambda a, b: b == "pgvc" and a in GRADIENT,
     "write 'bn' first": lambda a, b: (a, b) == ("qffl", "bn"),
+    "remembers updates without the weights": lambda a, b: {a, b} == {"eagle", "varp"},
 }
 
 

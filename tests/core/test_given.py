@@ -109,7 +109,12 @@ def test_the_table_of_another_run_is_taken(unlike, tmp_path):
 
 @pytest.mark.parametrize("inline", [200, 1])
 @pytest.mark.parametrize(
-    "value", [BY_NAME, pd.DataFrame({"test": NUMBERS, "validation": NUMBERS}, index=list("0123"))]
+    "value",
+    [
+        BY_NAME,
+        pd.DataFrame({"test": NUMBERS, "validation": NUMBERS}, index=list("0123")),
+        pd.DataFrame({"train": NUMBERS, "validation": NUMBERS}, index=list("0123")),
+    ],
 )
 def test_a_run_can_be_run_again_and_resumed(unlike, tmp_path, monkeypatch, inline, value):
     monkeypatch.setattr(experiments, "INLINE", inline)

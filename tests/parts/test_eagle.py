@@ -156,6 +156,10 @@ def test_weights_are_normalised_over_those_who_take_part():
     close(planned(Eagle(lam=0.5, normalise="l2_unit"), asked=[1]), 1.0)
 
 
+def test_a_cohort_of_those_who_need_it_least_still_trains():
+    close(planned(Eagle(lam=2.0), asked=[2]), 1.0)  # its weight is 0 before normalisation
+
+
 def test_only_clients_with_a_known_gap_count():
     # K = 2: v = 1 + 4 * 0.5 * 2 (r - 0.2) for gaps 0.1 and 0.3; the third is weighted 1
     found = planned(Eagle(lam=0.5, normalise="none"), (0.1, 0.3, np.nan))

@@ -118,3 +118,12 @@ def test_weights_follow_the_lambda_that_was_reached():
     v = torch.tensor([1 + 6 * 0.0729167 * (gap - 0.2 / 3) for gap in GAPS]).double()
     wanted = v * 3**0.5 / v.norm()
     torch.testing.assert_close(plan.each["weight"], wanted, atol=1e-6, rtol=0)
+
+
+def test_lambda_does_not_wind_up_above_the_trust_region():
+    # Gaps apart: (1 - 0) * 2 / (4 * 3 * (0.4 - 0)) = 0.416667 is all that the region allows.
+    # Gaps near, variance 0.0025: each round takes 0.1 / 0.4 * (1 - 0.25) = 0.1875 off.
+    part = Eagle(target_variance=0.01, dual_step=0.1)
+    apart, near = (0.0, 0.2, 1.0), (0.0, 0.05, 0.1)
+    found = path(part, *[apart] * 100, *[near] * 4)
+    assert found[99:] == pytest.approx([0.416667, 0.416667, 0.229167, 0.041667, 0.0], abs=1e-6)

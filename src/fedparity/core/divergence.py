@@ -38,6 +38,8 @@ def divergence(
     split = next((s for s in ("validation", "test") if (clients[f"n_{s}"] > 0).any()), "train")
     by_name = clients.set_index("client")
     losses = by_name.loc[by_name[f"n_{split}"] > 0, f"{split}_loss"]
+    if split == "train" and losses.isna().all():  # nobody could be evaluated
+        return None
     if not np.isfinite(losses.mean(skipna=split == "train")):
         return f"the mean {split} loss is not finite"
     if split != "train":
@@ -52,6 +54,6 @@ def divergence(
 def _risen(now: pd.Series[float], before: pd.Series[float]) -> str | None:
     """Say so if the mean over the clients that have both numbers is so many times larger."""
     both = pd.DataFrame({"now": now, "before": before}).dropna().mean()
-    if not both["now"] > TIMES * both["before"]:
+    if not both["now"] - both["before"] > (TIMES - 1) * abs(both["before"]):
         return None
     return f"the mean loss is {both['now']:.3g}, and was {both['before']:.3g} before training"

@@ -67,12 +67,17 @@ def is_rule(value: object) -> bool:
 
 def plain(table: pd.DataFrame, federation: Federation) -> dict[str, Any]:
     """Return given numbers by client, as :func:`given` reads them: one, or one a split."""
-    found: dict[str, Any] = {}
     splits = np.sum([getattr(federation, split).sizes > 0 for split in SPLITS], axis=0)
-    for row, there in zip(table.to_dict("records"), splits.tolist(), strict=True):
-        numbers = {s: float(row[s]) for s in SPLITS if not np.isnan(row[s])}
-        one = len(numbers) == there and len(set(numbers.values())) == 1
-        found[str(row["client"])] = next(iter(numbers.values())) if one else numbers
+    found: dict[str, Any] = {
+        str(row["client"]): {s: float(row[s]) for s in SPLITS if not np.isnan(row[s])}
+        for row in table.to_dict("records")
+    }
+    # One number for all splits is short for them all, but only where every client has just one.
+    if all(
+        len(numbers) == there and len(set(numbers.values())) == 1
+        for numbers, there in zip(found.values(), splits.tolist(), strict=True)
+    ):
+        return {name: next(iter(numbers.values())) for name, numbers in found.items()}
     return found
 
 

@@ -67,8 +67,8 @@ class Eagle(Part):
     dual_step
         :math:`s` of the dual ascent, free of the losses' scale: at :math:`\lambda =
         1/(4\sqrt\epsilon)` a gap of :math:`\sqrt\epsilon` above the mean about doubles a weight.
-        Smaller where training is slow; a ``lam`` that climbs on and on says that the target cannot
-        be met.
+        Smaller where training is slow. A ``lam`` that climbs on and on, or that the trust region
+        holds down in every round, says that the target cannot be met.
 
     Notes
     -----
@@ -129,6 +129,10 @@ class Eagle(Part):
         if self.apply == "gradient" and (undone == "Adam" or ctx.solver.clip is not None):
             raise InputError(
                 f"'eagle': {undone} undoes a weight on the gradient: use apply='displacement'"
+            )
+        if self.apply == "displacement" and any(part.name == "varp" for part in ctx.parts):
+            raise InputError(
+                "'varp' remembers updates without the weights of 'eagle': use apply='gradient'"
             )
         few = int((ctx.validation < FEW).sum())
         if few:
@@ -216,16 +220,17 @@ class Eagle(Part):
         seen = gaps[known]
         lam = self._ascended(s["lam"], seen)
         used = self.trusted(float(lam), seen)
+        capped = used < float(lam)
         v = np.ones(len(gaps))
-        v[known] = self._bounded(self.raw_weights(seen, used), capped=used < float(lam))
+        v[known] = self._bounded(self.raw_weights(seen, used), capped)
         mine = v[ctx.clients.numpy()]
         state = {
             **s,
-            "lam": lam,
+            # An ascent that goes on above the cap would take as long to come down again.
+            "lam": lam if self.target_variance is None else lam.clamp_max(used),
             "used": torch.tensor(used, dtype=torch.float64),
-            "gamma": s["gamma"].clamp_min(float(np.ptp(seen)) if len(seen) else 0.0),
             "rounds": s["rounds"] + 1,
-            "capped": s["capped"] + int(used < float(lam)),
+            "capped": s["capped"] + int(capped),
             "negative": s["negative"] + float((mine < 0).mean()),
         }
         return torch.from_numpy(self._normalised(mine)).to(ctx.x.dtype), state
@@ -239,7 +244,7 @@ class Eagle(Part):
         return (lam + self.dual_step * unit * excess).clamp_min(0)
 
     def _bounded(self, v: Numbers, capped: bool) -> Numbers:
-        if self.v_min is None and len(v) and v.min() < 0:
+        if len(v) and v.min() < 0 and (self.v_min is None or self.v_min < 0):
             warnings.warn(
                 "eagle: clients of small gaps have a negative weight and climb; lower lam or set "
                 "v_min=0",
@@ -250,9 +255,10 @@ class Eagle(Part):
         return v.clip(low, np.inf if self.max_ratio is None else self.max_ratio)
 
     def _normalised(self, v: Numbers) -> Numbers:
-        norm = math.sqrt(v @ v)
-        if self.normalise == "none" or norm == 0:
+        if self.normalise == "none":
             return v
+        v = v if v.any() else np.ones(len(v))  # a cohort of those who need it least still trains
+        norm = math.sqrt(v @ v)
         target = 1.0 if self.normalise == "l2_unit" else math.sqrt(len(v))
         return v * (target / norm)
 
@@ -263,7 +269,8 @@ def _variance(gaps: Numbers) -> float:
 
 
 def _known(s: Tensors, clients: Tensor, new: Tensor) -> Tensors:
-    """Return the state with the gaps of these clients replaced."""
+    """Return the state with new gaps of these clients, and the largest spread so far."""
     gaps = s["gaps"].numpy().copy()
     gaps[clients.numpy()] = new.numpy()
-    return {**s, "gaps": torch.from_numpy(gaps)}
+    spread = float(np.nanmax(gaps) - np.nanmin(gaps))
+    return {**s, "gaps": torch.from_numpy(gaps), "gamma": s["gamma"].clamp_min(spread)}

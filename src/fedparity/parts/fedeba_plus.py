@@ -65,8 +65,9 @@ class FedEBAPlus(Entropy):
 
     Notes
     -----
-    Sent up: d + 2 floats more than FedAvg (gradient, two losses), and d more in a model branch;
-    sent down: d more. Two exchanges, with the same clients; one where theta is 90. The server
+    Without alignment one float more than FedAvg is sent up, the loss. With it, sent up: d + 2
+    floats more (gradient, two losses), and d more in a model branch; sent down: d more. Two
+    exchanges, with the same clients; one where theta is 90. The server
     learns each client's full gradient and its losses before and after training. Earlier versions of
     the paper print the angle switch, the current one only the gradient branch: theta=0 is that. The
     printed algorithm omits the aligned local step; Eq. 8 mixes a gradient with a displacement, we
