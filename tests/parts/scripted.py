@@ -72,6 +72,8 @@ class Script:
             parts=self.algorithm.parts,
             seed=seed,
         )
+        for part in self.algorithm.parts:
+            part.validate(self.context)
         self.server: Server = self.algorithm.init(x, x.new_zeros(0), self.context)
         self.round = 0
 

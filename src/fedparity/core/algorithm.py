@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from fedparity.core.part import AFTER, Context, Fact, Part, Tensors, Weights
+from fedparity.core.part import AFTER, PROBED, Context, Fact, Part, Tensors, Weights
 from fedparity.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class Algorithm:
     @cached_property
     def probe_reads(self) -> frozenset[Fact]:
         """What is measured in the probe exchange: what parts with ``measure`` read."""
-        return frozenset().union(*(p.reads - AFTER for p in self.having("measure")))
+        measuring = self.having("measure")
+        return frozenset().union(*(p.reads - (AFTER - PROBED) for p in measuring))
 
     @cached_property
     def train_reads(self) -> frozenset[Fact]:
@@ -92,6 +93,10 @@ class Algorithm:
     def trains(self) -> bool:
         """Whether clients run the local training loop."""
         return all(part.trains for part in self.parts)
+
+    def takes_batches(self, phase: str) -> bool:
+        """Tell whether clients read batches in an exchange."""
+        return phase == "train" or (phase == "probe" and "first_grad" in self.probe_reads)
 
     @property
     def local_buffers(self) -> bool:
@@ -123,8 +128,6 @@ class Algorithm:
 
     def init(self, x: Tensor, buffers: Tensor, ctx: Context) -> Server:
         """Return the server's state before the first round."""
-        for part in self.parts:
-            part.validate(ctx)
         made = {part.name: dict(part.init_server(x, ctx)) for part in self.parts}
         return Server(x, buffers, {name: state for name, state in made.items() if state})
 
@@ -133,7 +136,7 @@ class Algorithm:
     ) -> tuple[Server, Replies | None]:
         """Run one round and return the new state and the training replies.
 
-        The order of a round: probe (if a part measures), plan, train, weigh, combine, step. With
+        The order of a round: probe (if a part asks for it), plan, train, weigh, combine, step. With
         no reply at all the state is returned unchanged.
 
         Parameters
@@ -154,7 +157,7 @@ class Algorithm:
         parts = dict(server.parts)
         down = Down("probe", ctx.round, ctx.lr, server.x, server.buffers)
         probe: Named = {}
-        if self.having("measure"):
+        if any(part.asks(parts.get(part.name, {})) for part in self.having("measure")):
             answers = ask(down, cohort)
             if not len(answers.clients):
                 return server, None

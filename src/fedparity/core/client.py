@@ -26,6 +26,8 @@ Named = dict[str, dict[str, Tensor]]
 """Tensors by part, then by name."""
 Measured = Callable[[], dict[str, Tensor]]
 """What was measured, to be asked for as late as may be: it may be under way beside training."""
+GRADIENTS: frozenset[Fact] = frozenset({"first_grad", "last_second"})
+"""Facts that plain steps, which store no gradient, do not meet."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,12 @@ def _view(
 def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     """Measure where training would start; nothing is trained and no state changes."""
     tree, anchor = _begin(lane, down, state)
-    tree = _settled({**tree, "facts": lane.facts(anchor, buffers, lane.algorithm.probe_reads)})
+    reads = lane.algorithm.probe_reads
+    tree = _settled({**tree, "facts": lane.facts(anchor, buffers, reads)})
+    if "first_grad" in reads:
+        lane.begin(anchor, buffers)
+        found, _ = lane.gradient(anchor, 0, tree, down)
+        tree = {**tree, "facts": {**tree["facts"], "first_grad": found}}
 
     def measure(tree: Tree) -> Named:
         return {p.name: dict(p.measure(c)) for p, c in views(lane, "measure", tree, down)}
@@ -167,19 +174,19 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     lane.begin(anchor, buffers)
     steps = lane.longest if algorithm.trains else 0
     end: Callable[[], Tensor]
-    if solver.plain and all(part.scales for part in algorithm.having("grad")):
-        first = _plain_steps(lane, steps, tree, down, anchor)
+    scaled = all(part.scales for part in algorithm.having("grad"))
+    met: dict[str, Tensor]
+    if solver.plain and scaled and not algorithm.train_reads & GRADIENTS:
+        met = {"first": _plain_steps(lane, steps, tree, down, anchor)}
         delta, end = lane.update(), lane.stand
     else:
-        y, first = _steps(lane, steps, tree, down, anchor)
+        y, met = _steps(lane, steps, tree, down, anchor)
         delta, end = y - anchor, lambda: y
     ended, tree = lane.end(), _settled(tree)
 
     if not algorithm.having("finish"):
         return Up({}, delta, ended, state)
-    facts = dict(tree["facts"])
-    if "first" in algorithm.train_reads:
-        facts["first"] = first
+    facts = {**tree["facts"], **{k: v for k, v in met.items() if k in algorithm.train_reads}}
     if "end_loss" in algorithm.train_reads:
         facts["end_loss"] = lane.end_loss(end(), ended)
     tree = {**tree, "facts": facts}
@@ -215,24 +222,31 @@ def _plain_steps(lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor)
     return first
 
 
-def _steps(lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor) -> tuple[Tensor, Tensor]:
-    """Take steps of any rule, corrected by parts; return the last ``y`` and the first."""
+def _steps(
+    lane: Lane, steps: int, tree: Tree, down: Down, anchor: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Take steps of any rule, corrected by parts; return the last ``y`` and what was met."""
     solver, correcting = lane.solver, lane.algorithm.having("grad")
     correct = lane.lift(lambda tree, g, second, y: _grad(lane, tree, down, g, second, y, step))
-    y, first, slots = anchor, anchor, solver.slots(anchor)
+    y, slots, second = anchor, solver.slots(anchor), anchor[..., :0]
+    met = {"first": anchor, "first_grad": torch.zeros_like(anchor)}
     for step in range(steps):
-        g, second = lane.gradient(y, step, tree, down)
+        g, found = lane.gradient(y, step, tree, down)
+        if step == 0:
+            met["first_grad"] = g
         if correcting:
-            g = correct(tree, g, second, y)
+            g = correct(tree, g, found, y)
         moved, after = solver.update(y, g, slots, down.lr, step)
         running = lane.running(step)
         if running is None:
-            y, slots = moved, after
+            y, slots, second = moved, after, found
         else:
+            second = torch.where(running, found, second if step else found)
             y = torch.where(running, moved, y)
             slots = tuple(torch.where(running, a, b) for a, b in zip(after, slots, strict=True))
-        first = y if step == 0 else first
-    return y, first
+        if step == 0:
+            met["first"] = y
+    return y, {**met, "last_second": second}
 
 
 def personal(lane: Lane, down: Down, state: Named) -> Tensor:

@@ -15,6 +15,9 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from fedparity.errors import InputError, unknown
 
+Layers = int | tuple[int, ...] | tuple[str, ...]
+"""Layers of a model: how many of the last ones, or their places, or their names."""
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -68,6 +71,7 @@ class Layout:
         self._counters = _mask(self.buffers, [not s.dtype.is_floating_point for s in self.buffers])
         self._normalisation = _mask(self.slots, [slot.normalises for slot in self.slots])
         self._tails: dict[int | tuple[str, ...], int] = {}
+        self._masks: dict[Layers, tuple[Tensor, int]] = {}
 
     def parameters(self, x: Tensor) -> dict[str, Tensor]:
         """Return the named tensors of ``x``, as views (``split``: its backward is one ``cat``)."""
@@ -130,6 +134,42 @@ class Layout:
         """Names of the modules that own parameters, in the order of the vector."""
         return list(dict.fromkeys(slot.layer for slot in self.slots))
 
+    def mask(self, layers: Layers) -> Tensor:
+        """Return the mask of ``x`` that marks these layers.
+
+        A place counts from the first layer, 0, or if negative from behind.
+        """
+        return self._masked(layers)[0]
+
+    def first(self, layers: Layers) -> int:
+        """Return the index in ``x`` where the first of these layers begins; its size if none is."""
+        return self._masked(layers)[1]
+
+    def _masked(self, layers: Layers) -> tuple[Tensor, int]:
+        if layers not in self._masks:
+            marked = [slot.layer in self._chosen(layers) for slot in self.slots]
+            starts = (slot.start for slot, mark in zip(self.slots, marked, strict=True) if mark)
+            self._masks[layers] = _mask(self.slots, marked), min(starts, default=self.size)
+        return self._masks[layers]
+
+    def _chosen(self, layers: Layers) -> list[str]:
+        names = self.layers
+        if isinstance(layers, int):
+            if layers > len(names):
+                raise InputError(f"the last {layers} layers of a model that has {len(names)}")
+            return names[len(names) - layers :]
+        chosen = []
+        for layer in layers:
+            if isinstance(layer, int):
+                if not -len(names) <= layer < len(names):
+                    raise InputError(f"layer {layer} of a model that has {len(names)}, from 0 on")
+                chosen.append(names[layer])
+            elif layer in names:
+                chosen.append(layer)
+            else:
+                raise unknown("layer", layer, names)
+        return chosen
+
     def tail(self, layers: int | tuple[str, ...]) -> int:
         """Return the index where the last ``layers`` (a count, or their names) begin in ``x``."""
         if layers not in self._tails:
@@ -137,21 +177,12 @@ class Layout:
         return self._tails[layers]
 
     def _tail(self, layers: int | tuple[str, ...]) -> int:
-        names = self.layers
-        if isinstance(layers, int):
-            if layers > len(names):
-                raise InputError(f"the last {layers} layers of a model that has {len(names)}")
-            chosen = names[len(names) - layers :]
-        else:
-            for layer in layers:
-                if layer not in names:
-                    raise unknown("layer", layer, names)
-            chosen = names[len(names) - len(layers) :]
-            if set(chosen) != set(layers):
-                raise InputError(
-                    f"layers {', '.join(layers)} are not the last ones; these are "
-                    f"{', '.join(chosen)}"
-                )
+        chosen, names = self._chosen(layers), self.layers
+        last = names[len(names) - len(chosen) :]
+        if set(chosen) != set(last):
+            raise InputError(
+                f"layers {', '.join(chosen)} are not the last ones; these are {', '.join(last)}"
+            )
         return min((s.start for s in self.slots if s.layer in chosen), default=self.size)
 
 

@@ -21,11 +21,22 @@ from fedparity.core.solver import Solver
 from fedparity.errors import FedparityError
 
 Tensors = Mapping[str, Tensor]
-Fact = Literal["loss", "grad", "validation_loss", "lstar", "first", "end_loss"]
+Fact = Literal[
+    "loss",
+    "grad",
+    "validation_loss",
+    "lstar",
+    "first",
+    "first_grad",
+    "last_second",
+    "end_loss",
+]
 Weights = Literal["size", "uniform"]
 """Weights of clients before losses or gaps speak: by their examples, or all alike."""
-AFTER: frozenset[Fact] = frozenset({"first", "end_loss"})
+AFTER: frozenset[Fact] = frozenset({"first", "first_grad", "last_second", "end_loss"})
 """Facts of local training, known at its end."""
+PROBED: frozenset[Fact] = frozenset({"first_grad"})
+"""Facts of local training that a probe can measure as well."""
 
 STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
 """Configuration of every part's dataclass: unknown settings and infinite values are errors.
@@ -169,6 +180,11 @@ class Client:
         Parameters after local training and their mean loss over the training split.
     first
         Parameters after the first local step.
+    first_grad
+        Gradient of the first batch at the anchor, before any part changes it. In a probe it is
+        measured without taking the step: the batch is the one that training will begin with.
+    last_second
+        The gradient of the ``second`` hook at the last local step.
     inputs, predict, augment
         In ``loss``: the batch, the model's output at the current parameters on other inputs, and
         the task's augmentation.
@@ -192,6 +208,8 @@ class Client:
     validation_loss: Tensor
     lstar: Tensor
     first: Tensor
+    first_grad: Tensor
+    last_second: Tensor
     end_loss: Tensor
 
     def __init__(self, lr: float, round: int, layout: Layout, **known: object) -> None:
@@ -313,6 +331,13 @@ class Part:
     def measure(self, c: Client) -> Tensors:
         """Client, at ``x_t``, before planning: numbers for the server (costs an exchange)."""
         return {}
+
+    def asks(self, s: Tensors) -> bool:
+        """Server, before a round: whether a part with ``measure`` needs that exchange now.
+
+        Where no part asks there is no exchange, and ``plan`` is given no probe.
+        """
+        return True
 
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
         """Server, before training: what to send."""

@@ -57,7 +57,7 @@ class OneClient(Lane):
         self.seed = as_tensor(setup.seeds(down, ids, "client"))[0]
         self.plan = (
             self.solver.batches(setup.seeds(down, ids, "batches"), size)
-            if down.phase == "train"
+            if self.algorithm.takes_batches(down.phase)
             else None
         )
         self._blocks = gradient_blocks(setup, desk, int(size[0]))

@@ -80,7 +80,7 @@ class Stack(Lane):
         self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
         self._round, self._start, self._room, self._batches = down, start, room, batches
         self._uneven = bool((lengths != self.longest).any())
-        if down.phase != "train" or not self.algorithm.trains:
+        if not self.algorithm.takes_batches(down.phase) or not self.algorithm.trains:
             return
         if self._batches is None:
             plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)

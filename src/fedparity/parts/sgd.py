@@ -7,11 +7,13 @@ from itertools import takewhile
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.core.part import STRICT, Client, Context, Fact, Finish, Part
+from fedparity.core.part import AFTER, STRICT, Client, Context, Fact, Finish, Part
 from fedparity.errors import InputError
 
 STEPS = frozenset({"start", "loss", "second", "grad"})
 """Hooks of the local training loop, which does not run here."""
+STEPPED: frozenset[Fact] = AFTER - {"end_loss"}
+"""Facts of its steps."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -48,7 +50,7 @@ class FedSGD(Part):
         return frozenset({"grad"})
 
     def validate(self, ctx: Context) -> None:
-        idle = [part.name for part in ctx.parts if part.hooks & STEPS or "first" in part.reads]
+        idle = [part.name for part in ctx.parts if part.hooks & STEPS or part.reads & STEPPED]
         if idle:
             raise InputError(
                 f"'fedsgd' takes no local steps, in which '{idle[0]}' does its work: leave it out "

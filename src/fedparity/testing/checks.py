@@ -109,7 +109,8 @@ def check_order(part: Part, trial: Trial) -> None:
     before = _after(trial, [part], engine="loop")
     count = len(trial.federation)
     order = np.arange(count)[::-1].copy()
-    other = trial.experiment([part], engine="loop")
+    with _quiet():
+        other = trial.experiment([part], engine="loop")
     other.federation = other.federation.only(*(other.federation.names[k] for k in order))
     other.setup = replace(other.setup, federation=other.federation, places=order)
     after = _moved(other, trial.rounds)
@@ -251,7 +252,8 @@ def _moved(experiment: Experiment, rounds: int) -> Flat:
 
 
 def _after(trial: Trial, parts: Sequence[Part], **conditions: object) -> Flat:
-    return _moved(trial.experiment(parts, **conditions), trial.rounds)
+    with _quiet():
+        return _moved(trial.experiment(parts, **conditions), trial.rounds)
 
 
 def _named(tree: dict[str, dict[str, Tensor]]) -> Flat:
