@@ -24,7 +24,7 @@ from fedparity.parts import (
     Uniform,
     Varp,
 )
-from fedparity.parts.pgvc import Mode
+from fedparity.parts.pgvc import Mode, Rho
 from fedparity.spec import Spec, construct, parse, written
 
 
@@ -85,15 +85,15 @@ def _fedpvr(
 
 
 def _fedpgvc(
-    layers: int | tuple[str, ...] = PGVC().layers,
-    mode: Mode = "scalar",
+    layers: int | tuple[int, ...] | tuple[str, ...] = PGVC().layers,
+    mode: Mode = "norm",
+    level: float = PGVC().level,
     s_max: float = PGVC().s_max,
     kappa: float = PGVC().kappa,
+    rho: Rho = "current",
     literal_server: float | None = None,
 ) -> tuple[Part, ...]:
-    control = PGVC(
-        layers=layers, mode=mode, s_max=s_max, kappa=kappa, literal_server=literal_server
-    )
+    control = PGVC(layers, mode, level, s_max, kappa, rho, literal_server)
     return (control, Uniform())
 
 

@@ -17,7 +17,7 @@ AT_A_GLANCE = [
     ("fedavgm", 1, "0", "0"),
     ("fedadam", 1, "0", "0"),
     ("fedvarp", 1, "0", "0"),
-    ("fedpgvc", 1, "0", "0"),
+    ("fedpgvc(mode=literal)", 1, "0", "0"),
     ("lsr", 1, "0", "0"),
     ("afl", 1, "4", "0"),
     ("fedeba", 1, "4", "0"),
@@ -33,6 +33,8 @@ AT_A_GLANCE = [
 DIFFERENT = [
     # Besides the loss, the squared norm of the update: 8 instead of 4.
     ("qffl", 1, "8", "0"),
+    # The norm of the first gradient, and the level by which gradients are capped: 4 instead of 0.
+    ("fedpgvc", 1, "4", "4"),
     # The steps of each client follow from settings the server knows: 0 instead of 8.
     ("fednova", 1, "0", "0"),
     # Besides the fair gradient, the strength of the alignment: 4d + 4 instead of 4d.

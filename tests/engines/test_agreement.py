@@ -69,7 +69,9 @@ def test_tied_parameters(unlike, algorithm):
 
 
 @pytest.mark.parametrize("buffers", ["average", "local"])
-@pytest.mark.parametrize("algorithm", ["fedavg", "qffl(q=1)", "local", "scaffold(option=1)"])
+@pytest.mark.parametrize(
+    "algorithm", ["fedavg", "qffl(q=1)", "local", "scaffold(option=1)", "fedpgvc(layers=1)"]
+)
 @pytest.mark.parametrize(
     "solver", [fp.Solver(lr=0.1, steps=2), fp.Solver(lr=0.1, epochs=2, batch=4)], ids=["full", "4"]
 )
@@ -89,7 +91,16 @@ def test_batchnorm_with_even_batches_of_unlike_clients(buffers, chunk):
 @pytest.mark.parametrize("chunk", [1, 2, None])
 @pytest.mark.parametrize(
     "algorithm",
-    ["fedavg", "local", "eagle(weights=fresh)", "eagle(weights=stale)", "scaffold", "fedsgd"],
+    [
+        "fedavg",
+        "local",
+        "eagle(weights=fresh)",
+        "eagle(weights=stale)",
+        "scaffold",
+        "fedsgd",
+        "fedpgvc",
+        "fedpgvc(mode=penalty, layers=[0, 2], rho=previous)",
+    ],
 )
 def test_chunks_of_a_cohort_that_is_not_in_the_order_of_sizes(algorithm, chunk):
     federation, solver = unlike_clients((9, 4, 12, 7)), fp.Solver(lr=0.1, epochs=1, batch=3)

@@ -197,7 +197,7 @@ def test_a_reply_that_is_wrong_is_rejected_and_the_round_goes_on(
         ("eagle", "gap", 1e300, "no report is that large"),
         ("prac_fedeba_plus", "before", -1.0, "'prac_fedeba_plus/before' is -1: a loss is not neg"),
         ("prac_fedeba_plus", "after", 1e9, "no loss is that large"),
-        ("qffl", "norm2", -1.0, "a square is not negative"),
+        ("qffl", "norm2", -1.0, "a norm is not negative"),
         ("qffl", "norm2", 1e20, "no report is that large"),
     ],
 )

@@ -31,7 +31,11 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
         {"alpha": 0.5, "aggregate": "given"},
     ],
     "scaffold": [{"option": 1}],
-    "pgvc": [{"mode": "penalty", "layers": 1}],
+    "pgvc": [
+        {"mode": "penalty", "layers": 1},
+        {"mode": "scalar", "layers": ("hidden1", "out"), "rho": "previous"},
+        {"level": 0.1, "layers": (0, -1)},
+    ],
     "varp": [{"scaled": True}],
 }
 """Settings besides the defaults that take another way through a part."""

@@ -80,8 +80,8 @@ def _check_number(value: float, name: str, task: Task, lstar: float) -> None:
         raise BadMessage(f"its '{name}' is {value:g}: no report is that large")
     if kind in LOSSES:
         check_loss(value, value, name, task)
-    if kind == "norm2" and value < 0:
-        raise BadMessage(f"its '{name}' is {value:g}: a square is not negative")
+    if kind in ("norm", "norm2") and value < 0:
+        raise BadMessage(f"its '{name}' is {value:g}: a norm is not negative")
     if kind == "gap" and not math.isnan(lstar):
         loss = value + lstar
         rounding = 1e-5 * (abs(value) + lstar)
