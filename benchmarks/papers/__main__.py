@@ -26,7 +26,7 @@ from fedfv import (
     FEDFV4,
     FEDFV4_CLOTHES,
 )
-from pgvc import PGVC
+from pgvc import PGVC, PGVC_DIGITS
 from study import run, table
 
 STUDIES = {
@@ -39,6 +39,7 @@ STUDIES = {
     "fedfv4-clothes": FEDFV4_CLOTHES,
     "fedeba": FEDEBA,
     "pgvc": PGVC,
+    "pgvc-digits": PGVC_DIGITS,
     "eagle": EAGLE,
 }
 
