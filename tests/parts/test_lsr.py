@@ -13,7 +13,7 @@ from scripted import after, bench, small_net
 from torch import Tensor
 
 from fedparity.core.augmentation import colour, rotate, usual
-from fedparity.core.part import Client
+from fedparity.core.part import Client, Finish, Part
 from fedparity.core.solver import Solver
 from fedparity.core.task import Classification
 from fedparity.data import Federation
@@ -156,6 +156,39 @@ def test_reported_losses_are_the_robust_ones(signal, engine):
         with torch.no_grad():
             wanted = LSR().robust(module(x), module(turned), y, mix(0.5), 0.4).mean()
         torch.testing.assert_close(losses[k], wanted)
+
+
+class Slope(Part):
+    """Reports the loss and its gradient."""
+
+    name = "slope"
+
+    @property
+    def reads(self):
+        return frozenset({"loss", "grad"})
+
+    def finish(self, delta, c):
+        return Finish(delta, {"loss": c.loss, "grad": c.grad})
+
+
+@pytest.mark.parametrize("engine", ["loop", "vmap"])
+def test_the_gradient_that_parts_read_is_that_of_the_robust_loss(engine):
+    steps = Solver(lr=0.1, steps=2, batch=3)
+    made = bench(images(), [LSR(), Slope()], solver=steps, model=linear, engine=engine)
+    start = made.server
+
+    def slope(x: Tensor) -> dict[str, Tensor]:
+        made.restart()
+        made.server = start._replace(x=x)
+        return dict(made.advance().reports["slope"])
+
+    found, step = slope(start.x), 1e-5
+    for direction in torch.randn(3, len(start.x), dtype=torch.float64, generator=DRAW):
+        ahead, behind = (slope(start.x + way * step * direction)["loss"] for way in (1, -1))
+        wanted = (ahead - behind) / (2 * step)
+        torch.testing.assert_close(found["grad"] @ direction, wanted, rtol=1e-6, atol=1e-8)
+    plain = bench(images(), [Slope()], solver=steps, model=linear, engine=engine)
+    assert not torch.allclose(plain.advance().reports["slope"]["grad"], found["grad"])
 
 
 def test_losses_of_a_probe_are_the_robust_ones():

@@ -172,7 +172,8 @@ class Client:
     n, steps
         Scalar tensors: training examples, local steps of this round.
     loss, grad
-        Mean loss over the training split at the anchor, and its gradient.
+        Mean loss over the training split at the anchor, and its gradient; of the loss that a
+        part's ``judge`` makes of it, if there is one.
     validation_loss, lstar
         Loss at the anchor on the validation split and the best one reached alone, ``L*`` (both on
         the training split where a client has no validation example).

@@ -13,12 +13,13 @@ def judged(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Return the loss of every example, ``[N]``."""
     if not setup.algorithm.having("judge"):
         return losses(setup.task, module, x, y)
-    return torch.cat([_block(setup, module, x[rows], y[rows]) for rows in blocks(x)])
-
-
-@torch.inference_mode()
-def _block(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     module.eval()
+    with torch.inference_mode():
+        return torch.cat([judged_block(setup, module, x[rows], y[rows]) for rows in blocks(x)])
+
+
+def judged_block(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Return the loss of every example of a block; gradients can be taken of it."""
     output = module(x)
     plain = setup.task.losses(output, y)
 

@@ -19,7 +19,7 @@ from fedparity.core.seeds import as_tensor
 from fedparity.engines.desk import Desk
 from fedparity.engines.evaluation import block_rows, blocks, losses, mixes_examples
 from fedparity.engines.gradients import Pieces, descend, gradient_of
-from fedparity.engines.judging import judged
+from fedparity.engines.judging import judged, judged_block
 from fedparity.engines.setup import Setup, known_lstar
 
 BLOCK = 1 << 19
@@ -208,11 +208,12 @@ class OneClient(Lane):
         return losses(self.setup.task, self.desk.module, inputs, target).mean()
 
     def _full_gradient(self) -> Tensor:
+        """Return the gradient of the training loss as the algorithm judges it."""
         desk = self.desk
         desk.module.eval()
         total = desk.parameters[0].new_zeros(self.layout.size)
         for rows in blocks(self.x):
-            losses = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
-            grads = gradient_of(losses.sum() / len(self.x), desk.parameters)
+            each = judged_block(self.setup, desk.module, self.x[rows], self.y[rows])
+            grads = gradient_of(each.sum() / len(self.x), desk.parameters)
             total += self.layout.join(grads, torch.Size())
         return total

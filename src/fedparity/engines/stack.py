@@ -309,7 +309,7 @@ class Stack(Lane):
     ) -> Pieces:
         """Return the gradient of each client's mean loss over all its examples, by slot.
 
-        Times ``factor [m]``, if there is one.
+        The loss is as the algorithm judges it. Times ``factor [m]``, if there is one.
         """
         work = self.blocks(self.data)
 
@@ -322,6 +322,9 @@ class Stack(Lane):
                 return self.chain.gradient(some, inputs, target, kept)
             output, _ = vmap(self._forward)(self._named(some), buffers[who], inputs)
             losses = self._losses(output, target)
+            if self.algorithm.having("judge"):
+                named = self._named(some)
+                losses = vmap(self._judged)(named, buffers[who], inputs, losses, output, target)
             return gradient_of(losses, some, torch.ones_like(losses) if kept is None else kept)
 
         total = tuple(torch.zeros_like(leaf, requires_grad=False) for leaf in leaves)
@@ -375,13 +378,14 @@ class Stack(Lane):
         found = {"loss": self.setup.task.losses(flat, wanted)}
         found |= self.setup.task.metrics(flat, wanted)
         if judged and self.algorithm.having("judge"):
+            named = self._named(tuple(self.layout.views(y)))
             losses = found["loss"].view(target.shape[:2])
-            found["loss"] = vmap(self._judged)(y, buffers, inputs, losses, output, target)
+            found["loss"] = vmap(self._judged)(named, buffers, inputs, losses, output, target)
         return found
 
     def _judged(
         self,
-        y: Tensor,
+        parameters: dict[str, Tensor],
         buffers: Tensor,
         inputs: Tensor,
         losses: Tensor,
@@ -389,7 +393,7 @@ class Stack(Lane):
         target: Tensor,
     ) -> Tensor:
         def view(u: Tensor) -> Tensor:
-            return self._still(y, buffers, self.setup.task.augment(inputs, u))
+            return self._forward(parameters, buffers, self.setup.task.augment(inputs, u))[0]
 
         return self.algorithm.judge(losses, output, target, view)
 
