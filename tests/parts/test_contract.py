@@ -58,6 +58,7 @@ def test_the_part_keeps_the_contract(part, check, trial):
     check(part, trial)
 
 
+@pytest.mark.filterwarnings("ignore:pgvc")
 @pytest.mark.parametrize("part", EXAMPLES)
 def test_a_part_says_truly_whether_it_keeps_the_weights_it_is_given(part, unlike):
     if part.alone:
