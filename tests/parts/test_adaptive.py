@@ -82,6 +82,15 @@ def test_recipes_are_the_papers_settings():
     assert (adagrad.rule, adagrad.beta1, adagrad.tau) == ("adagrad", 0.0, 1e-3)
 
 
+def test_adagrad_has_no_first_moment_however_it_is_written():
+    for text in ("fedadagrad(eta=1, tau=0.1)", "adaptive(rule=adagrad, eta=1, tau=0.1)"):
+        (part,) = algorithm(text).parts
+        first, second, _ = two_rounds(part)
+        torch.testing.assert_close(first, FIRST[0] / (CASES["adagrad"][0].sqrt() + 0.1))
+        step = SECOND[0] / (CASES["adagrad"][1].sqrt() + 0.1)
+        torch.testing.assert_close(second - first, step)
+
+
 def test_scale_of_zero_is_refused():
     with pytest.raises(InputError, match="tau"):
         algorithm("fedadam(tau=0)")  # a coordinate that never moved would be 0 / 0

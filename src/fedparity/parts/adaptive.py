@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 from torch import Tensor
+from typing_extensions import Self
 
 from fedparity.core.part import STRICT, Context, Part, Tensors
 
@@ -30,7 +31,8 @@ class Adaptive(Part):
     eta
         Server step.
     beta1, beta2
-        Memories of direction and size.
+        Memories of direction and size. None for ``beta1`` is 0.9, and 0 for ``adagrad``, which has
+        no first moment.
     tau
         Smallest scale.
 
@@ -52,12 +54,18 @@ class Adaptive(Part):
 
     rule: Literal["adam", "yogi", "adagrad"] = "adam"
     eta: float = Field(default=0.1, gt=0, description="server step")
-    beta1: float = Field(default=0.9, ge=0, lt=1, description="memory of the direction")
+    beta1: float | None = Field(default=None, ge=0, lt=1, description="memory of the direction")
     beta2: float = Field(default=0.99, ge=0, le=1, description="memory of the size")
     tau: float = Field(default=1e-3, gt=0, description="smallest scale")
 
     name = "adaptive"
     paper = "Reddi et al. 2021 (FedOpt)"
+
+    @model_validator(mode="after")
+    def _usual_memory(self) -> Self:
+        if self.beta1 is None:
+            object.__setattr__(self, "beta1", 0.0 if self.rule == "adagrad" else 0.9)
+        return self
 
     def init_server(self, x: Tensor, ctx: Context) -> Tensors:
         return {"m": torch.zeros_like(x), "v": torch.full_like(x, self.tau**2)}
@@ -65,6 +73,7 @@ class Adaptive(Part):
     def step(
         self, direction: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
+        assert self.beta1 is not None
         m = self.beta1 * s["m"] + (1 - self.beta1) * direction
         square, v = direction.square(), s["v"]
         if self.rule == "adagrad":
