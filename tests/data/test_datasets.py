@@ -56,11 +56,11 @@ def test_digits_are_scaled_to_one():
 
 def test_eagle_synthetic_has_the_means_of_the_paper():
     # The mean of y * x over n points is the class mean with deviation 1 / sqrt(n) = 0.01; turned by
-    # 45 degrees (0.5, 0.5) becomes (0, 0.5 sqrt 2).
+    # 45 degrees (0.1, 0.1) becomes (0, 0.1 sqrt 2).
     data = datasets.eagle_synthetic(n=10_000)
     sign = np.where(data.y == 1, 1, -1)[:, None]
     means = [(data.x * sign)[data.natural == k].mean(axis=0) for k in range(3)]
-    expected = [[2, 2], [0, 0.5 * 2**0.5], [0.1, 0.1]]
+    expected = [[2, 2], [0.5, 0.5], [0, 0.1 * 2**0.5]]
     np.testing.assert_allclose(means, expected, atol=0.05)
     for k in range(3):
         spread = np.cov(data.x[(data.natural == k) & (data.y == 1)].T)
@@ -74,7 +74,7 @@ def test_eagle_synthetic_is_a_hundred_points_a_client_half_of_each_class():
 
 
 def test_eagle_synthetic_turns_another_client_when_asked():
-    usual, other = datasets.eagle_synthetic(), datasets.eagle_synthetic(rotated=3)
+    usual, other = datasets.eagle_synthetic(), datasets.eagle_synthetic(rotated=2)
     same = [(usual.x == other.x)[usual.natural == k].all() for k in range(3)]
     assert same == [True, False, False]
 

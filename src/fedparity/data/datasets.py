@@ -55,7 +55,7 @@ def digits() -> Dataset:
 def eagle_synthetic(
     seed: Seed = 0,
     n: Annotated[int, Field(ge=2, le=1_000_000)] = 100,
-    rotated: Annotated[int, Field(ge=1, le=3)] = 2,
+    rotated: Annotated[int, Field(ge=1, le=3)] = 3,
 ) -> Dataset:
     r"""Three Gaussian clients that are unlike in difficulty and in direction.
 
@@ -67,9 +67,8 @@ def eagle_synthetic(
 
     Notes
     -----
-    The paper rotates "client 2". Counted from 1, as here, that is the one with means
-    (0.5, 0.5); its figure calls the easiest client 0, and counted from 0 it would be the one with
-    means (0.1, 0.1), which is ``rotated=3``.
+    The paper rotates "client 2" and numbers its clients 0, 1, 2, as its figure does: it is the one
+    with means (0.1, 0.1), here client-3.
 
     References
     ----------
