@@ -46,6 +46,8 @@ REFUSALS: dict[str, Rule] = {
     "write 'fedsgd' first": lambda a, b: b == "fedsgd" and a in REPORTING,
     "both correct the steps": lambda a, b: {a, b} == CORRECTING,
     "keeps on the clients": lambda a, b: bool({a, b} & CORRECTING and {a, b} & STARTING),
+    "fitted its step": lambda a, b: (a, b) == ("qffl", "nova"),
+    "no distribution": lambda a, b: (a, b) == ("eagle", "nova"),
     "write 'pgvc' first": lambda a, b: b == "pgvc" and a in GRADIENT,
     "write 'bn' first": lambda a, b: (a, b) == ("qffl", "bn"),
     "remembers updates without the weights": lambda a, b: {a, b} == {"eagle", "varp"},
@@ -112,7 +114,7 @@ def test_rules_are_about_parts_that_exist():
         "fedprox(mu=0.1)+pgvc(layers=2)",
         "fedbn+pgvc",
         "fedavg+pgvc",
-        "qffl+nova+momentum+prox",
+        "fedeba+nova+momentum+prox",
         "lsr+pgvc+prox+fedeba_plus(alpha=0.5)+nova+varp+adaptive",
     ],
 )

@@ -92,6 +92,39 @@ def test_momentum_with_a_proximal_term_is_refused():
     assert bench(unlike_clients(), "prox(mu=0)+nova", solver=solver, model=small_net)
 
 
+def test_clipping_with_a_proximal_term_is_refused():
+    solver = Solver(lr=0.1, clip=1.0)
+    for text in ("prox+nova", "nova+prox", "fednova(mu=0.1)"):
+        with pytest.raises(InputError, match="leave clip or 'prox' out"):
+            bench(unlike_clients(), text, solver=solver, model=small_net)
+    assert bench(unlike_clients(), "nova", solver=solver, model=small_net)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("qffl+nova", "'qffl' has fitted its step"),
+        ("eagle+nova", "'eagle' are no distribution"),
+        ("prox+eagle(apply=gradient)+nova", "write 'prox' behind it"),
+    ],
+)
+def test_weights_that_are_no_distribution_are_refused(text, reason):
+    with pytest.raises(InputError, match=reason):
+        Script(algorithm(text).parts)
+
+
+def test_eagle_on_gradients_keeps_its_meaning():
+    # v_k times the mean gradient of each client, however many steps it takes
+    Script(algorithm("eagle(apply=gradient)+prox+nova").parts)
+    script = Script(algorithm("eagle(apply=gradient, lam=0)+nova").parts, n=[1, 1])
+    v, gradients = vector(0.5, 1.5), torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()
+    steps = vector(2, 6)
+    deltas = -0.1 * steps[:, None] * v[:, None] * gradients
+    found = script.play(deltas, steps=[2, 6], gap=[0.0, 0.0])
+    wanted = vector(1, 2) - 0.1 * 4 * (v[:, None] * gradients).mean(0)
+    torch.testing.assert_close(found, wanted)
+
+
 def test_adam_is_refused():
     with pytest.raises(InputError, match="SGD"):
         bench(unlike_clients(), "nova", solver=Solver(optimizer="adam"), model=small_net)

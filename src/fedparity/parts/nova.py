@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
+
 import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.core.part import STRICT, Context, Part, Tensors
 from fedparity.errors import InputError
+from fedparity.parts.eagle import Eagle
 from fedparity.parts.prox import Prox
+from fedparity.parts.qffl import QFFL
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -28,8 +32,13 @@ class Nova(Part):
     -----
     Sent up: nothing that the server does not know from the settings (a real deployment sends two
     floats, :math:`A_k` and :math:`\tau_k`). Momentum together with a proximal term is refused: the
-    authors' recursion for it counts one addition a step twice. Server momentum is the part
+    authors' recursion for it counts one addition a step twice. So is clipping with one: the clipped
+    sum of both is no fixed coefficient times the gradient. Server momentum is the part
     ``momentum``.
+
+    Weights of other parts are kept where they are a distribution, over which steps have a mean.
+    With ``eagle(apply="gradient")`` the direction is :math:`\tau_{eff} \frac1K\sum_k v_k \bar g_k`,
+    EAGLE's gradient of the clients' mean gradients :math:`\bar g_k`.
 
     Examples
     --------
@@ -50,6 +59,26 @@ class Nova(Part):
             raise InputError("'nova' needs SGD on the clients: its normalisation has no Adam form")
         if ctx.solver.momentum and proximal(ctx):
             raise InputError("'nova' takes local momentum or 'prox', not both")
+        if ctx.solver.clip is not None and proximal(ctx):
+            raise InputError(
+                "'nova' cannot count gradients that are clipped with the pull of 'prox' in them: "
+                "leave clip or 'prox' out"
+            )
+        for part in ctx.parts:
+            if isinstance(part, QFFL):
+                raise InputError(
+                    "'nova' would rescale the updates to which 'qffl' has fitted its step: keep one"
+                )
+            if isinstance(part, Eagle) and part.apply == "displacement":
+                raise InputError(
+                    "'nova' averages steps by the weights, and those of 'eagle' are no "
+                    "distribution: use eagle(apply=gradient)"
+                )
+        if proximal(ctx) and any(p.scales and "grad" in p.hooks for p in _behind_prox(ctx)):
+            raise InputError(
+                "'nova' knows one strength of 'prox', which a weight on the gradient makes the "
+                "client's own: write 'prox' behind it"
+            )
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         steps, mu = ctx.steps.double(), proximal(ctx)
@@ -57,6 +86,11 @@ class Nova(Part):
         weights = w.double()
         effective = weights @ (steps if mu else reach)
         return (weights * effective / reach).to(w.dtype), s
+
+
+def _behind_prox(ctx: Context) -> list[Part]:
+    """Return the parts behind the first proximal term: what they do to gradients, it meets too."""
+    return list(dropwhile(lambda part: not isinstance(part, Prox), ctx.parts))
 
 
 def proximal(ctx: Context) -> float:
