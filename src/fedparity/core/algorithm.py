@@ -119,11 +119,16 @@ class Algorithm:
         return " or ".join(part.softens for part in self.parts if part.softens)
 
     def judge(
-        self, losses: Tensor, output: Tensor, target: Tensor, view: Callable[[Tensor], Tensor]
+        self,
+        losses: Tensor,
+        output: Tensor,
+        target: Tensor,
+        view: Callable[[Tensor], Tensor],
+        progress: float,
     ) -> Tensor:
         """Return the losses a client reports, example by example."""
         for part in self.having("judge"):
-            losses = part.judge(losses, output, target, view)
+            losses = part.judge(losses, output, target, view, progress)
         return losses
 
     def init(self, x: Tensor, buffers: Tensor, ctx: Context) -> Server:

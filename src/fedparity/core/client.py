@@ -66,6 +66,7 @@ class Lane(Protocol):
     steps: Tensor
     seed: Tensor
     longest: int
+    progress: float
 
     def spread(self, x: Tensor) -> Tensor:
         """Return ``x`` for every client of the lane."""
@@ -141,6 +142,7 @@ def _view(
         state=tree["state"].get(part.name, {}),
         n=tree["n"],
         steps=tree["steps"],
+        progress=lane.progress,
         seed=tree["seed"],
         purpose=f"{part.name}.{hook}",
         _facts=facts if callable(facts) else lambda: facts,

@@ -371,7 +371,15 @@ def prepare(
         raise InputError(f"the model has buffers ('{layout.buffers[0].name}') and buffers='refuse'")
     local = conditions.buffers == "local" or algorithm.local_buffers
     return Setup(
-        federation, task, module, layout, algorithm, solver, conditions.seed, local_buffers=local
+        federation,
+        task,
+        module,
+        layout,
+        algorithm,
+        solver,
+        conditions.seed,
+        conditions.rounds,
+        local_buffers=local,
     )
 
 

@@ -169,6 +169,9 @@ class Client:
         What the part's plan sent, and what it keeps here between rounds.
     lr, round, step
         Numbers: the learning rate, the round, the local step (in step hooks).
+    progress
+        The share of the run's rounds that is done with this one: 1 in the last. Where a run is
+        resumed with more rounds it is a share of the new number from then on.
     n, steps
         Scalar tensors: training examples, local steps of this round.
     loss, grad
@@ -194,6 +197,7 @@ class Client:
     """
 
     anchor: Tensor
+    progress: float
     n: Tensor
     steps: Tensor
     down: Tensors
@@ -397,12 +401,18 @@ class Part:
         return direction, s
 
     def judge(
-        self, losses: Tensor, output: Tensor, target: Tensor, view: Callable[[Tensor], Tensor]
+        self,
+        losses: Tensor,
+        output: Tensor,
+        target: Tensor,
+        view: Callable[[Tensor], Tensor],
+        progress: float,
     ) -> Tensor:
         """Client, when a loss is reported: losses an example -> losses an example.
 
-        ``view(u)`` is the model's output on the inputs augmented with the numbers ``u``. Whatever
-        is random in training is fixed here, so that a report is deterministic.
+        ``view(u)`` is the model's output on the inputs augmented with the numbers ``u``, and
+        ``progress`` is ``c.progress``. Whatever is random in training is fixed here, so that a
+        report is deterministic.
         """
         return losses
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from fedparity.core.client import Down
 from fedparity.engines.evaluation import blocks, losses
 from fedparity.engines.setup import Setup
 
 
-def judged(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Return the loss of every example, ``[N]``."""
+def judged(setup: Setup, module: nn.Module, x: Tensor, y: Tensor, down: Down) -> Tensor:
+    """Return the loss of every example, ``[N]``, in the round of a message."""
     if not setup.algorithm.having("judge"):
         return losses(setup.task, module, x, y)
     module.eval()
     with torch.inference_mode():
-        return torch.cat([judged_block(setup, module, x[rows], y[rows]) for rows in blocks(x)])
+        return torch.cat(
+            [judged_block(setup, module, x[rows], y[rows], down) for rows in blocks(x)]
+        )
 
 
-def judged_block(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+def judged_block(setup: Setup, module: nn.Module, x: Tensor, y: Tensor, down: Down) -> Tensor:
     """Return the loss of every example of a block; gradients can be taken of it."""
     output = module(x)
     plain = setup.task.losses(output, y)
@@ -27,4 +30,4 @@ def judged_block(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tenso
         seen: Tensor = module(setup.task.augment(x, u))
         return seen
 
-    return setup.algorithm.judge(plain, output, y, view)
+    return setup.algorithm.judge(plain, output, y, view, setup.progress(down))

@@ -93,7 +93,7 @@ class Passes:
         def one(block: int, module: nn.Module) -> Tensor:
             inputs, target = (examples(v, blocks[block]) for v in (data.x, data.y))
             if judge:
-                return judged(setup, module, inputs, target)
+                return judged(setup, module, inputs, target, self._down)
             return losses_block(setup.task, module, inputs, target)
 
         job = self._at_modules(len(blocks), one, self._down.x, self._down.buffers)

@@ -45,6 +45,8 @@ class Setup:
     algorithm: Algorithm
     solver: Solver
     seed: int
+    rounds: int
+    """Rounds of the whole run."""
     lstar: Tensor | None = None
     """The best loss of every client alone, ``[K]``."""
     local_buffers: bool = False
@@ -61,6 +63,10 @@ class Setup:
     def _lengths(self) -> Ids:
         sizes = self.federation.train.sizes
         return self.solver.lengths(sizes) if self.algorithm.trains else np.ones_like(sizes)
+
+    def progress(self, down: Down) -> float:
+        """Return the share of the run's rounds that is done with this one."""
+        return down.round / self.rounds
 
     def seeds(self, down: Down, clients: Ids, purpose: str) -> Keys:
         """Return the clients' seeds of a round."""

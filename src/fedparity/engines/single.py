@@ -49,7 +49,8 @@ class OneClient(Lane):
         self, setup: Setup, desk: Desk, down: Down, client: int, crew: Crew[Desk] | None = None
     ) -> None:
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
-        self.setup, self.desk, self.client = setup, desk, client
+        self.setup, self.desk, self.client, self._down = setup, desk, client, down
+        self.progress = setup.progress(down)
         self._rows = setup.federation.train.client(client)
         size, ids = np.asarray([len(self._rows[1])]), np.asarray([client])
         self.longest = int(setup.lengths(ids)[0])
@@ -202,7 +203,7 @@ class OneClient(Lane):
 
     def _judged_loss(self) -> Tensor:
         """Return the training loss as the algorithm judges it."""
-        return judged(self.setup, self.desk.module, self.x, self.y).mean()
+        return judged(self.setup, self.desk.module, self.x, self.y, self._down).mean()
 
     def _loss(self, inputs: Tensor, target: Tensor) -> Tensor:
         return losses(self.setup.task, self.desk.module, inputs, target).mean()
@@ -213,7 +214,7 @@ class OneClient(Lane):
         desk.module.eval()
         total = desk.parameters[0].new_zeros(self.layout.size)
         for rows in blocks(self.x):
-            each = judged_block(self.setup, desk.module, self.x[rows], self.y[rows])
+            each = judged_block(self.setup, desk.module, self.x[rows], self.y[rows], self._down)
             grads = gradient_of(each.sum() / len(self.x), desk.parameters)
             total += self.layout.join(grads, torch.Size())
         return total

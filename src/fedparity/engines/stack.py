@@ -73,7 +73,7 @@ class Stack(Lane):
             start = Slotted.of(setup.layout, down.x.expand(len(clients), -1))
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.clients, self._facts, self.chain = setup, clients, facts, chain
-        self.data = setup.federation.train
+        self.data, self.progress = setup.federation.train, setup.progress(down)
         sizes = self.data.sizes[clients]
         lengths = setup.lengths(clients)
         self.longest = int(lengths.max())
@@ -395,7 +395,7 @@ class Stack(Lane):
         def view(u: Tensor) -> Tensor:
             return self._forward(parameters, buffers, self.setup.task.augment(inputs, u))[0]
 
-        return self.algorithm.judge(losses, output, target, view)
+        return self.algorithm.judge(losses, output, target, view, self.progress)
 
     def _still(self, y: Tensor, buffers: Tensor, inputs: Tensor) -> Tensor:
         """Return the model's output without touching its buffers."""

@@ -26,14 +26,16 @@ class LSR(Part):
               L = -\log P_s[y] + \gamma_t\, \mathrm{JS}(q_1, q_2),
 
     where :math:`P_s \propto P^{1/T_s}`, :math:`q_i = \mathrm{softmax}(z_i/T_d)` and
-    :math:`\gamma_t = \gamma \min(1, t/t_w)`.
+    :math:`\gamma_t = \gamma \min(1, t/(w T))` in round t of T.
 
     Parameters
     ----------
     gamma
         Strength of the agreement.
     warmup
-        Rounds :math:`t_w` over which it grows (the paper: a fifth of all rounds).
+        Share :math:`w` of the run's rounds over which it grows; 0 has it whole from the start. A
+        run that is resumed with more rounds counts them all from then on, and so grows more slowly
+        than it did.
     sharpen, distil
         Temperatures :math:`T_s` and :math:`T_d`.
     form
@@ -44,7 +46,7 @@ class LSR(Part):
     Notes
     -----
     Sent: nothing more than its host. Losses that a client reports (FedEBA's, FedFV's) are this
-    robust loss with :math:`\lambda = 1/2` and a fixed view, so that they are deterministic. The
+    robust loss of the round with :math:`\lambda = 1/2` and a fixed view: deterministic. The
     view A is the task's ``augment``. For classification only.
 
     Examples
@@ -59,7 +61,7 @@ class LSR(Part):
     """
 
     gamma: float = Field(default=0.4, ge=0, description="strength of the agreement")
-    warmup: int = Field(default=20, ge=1, description="rounds over which gamma grows")
+    warmup: float = Field(default=0.2, ge=0, le=1, description="share of rounds gamma grows over")
     sharpen: float = Field(default=0.5, gt=0, description="temperature of the sharpened labels")
     distil: float = Field(default=1 / 3, gt=0, description="temperature of the agreement")
     form: Literal["paper", "code"] = "paper"
@@ -70,14 +72,22 @@ class LSR(Part):
     def loss(self, losses: Tensor, output: Tensor, target: Tensor, c: Client) -> Tensor:
         view = c.predict(c.augment(c.inputs, c.uniform(DRAWS, draw=1)))
         mix = c.uniform(1, draw=0)[0]
-        return self.robust(output, view, target, mix, self.gamma * min(1.0, c.round / self.warmup))
+        return self.robust(output, view, target, mix, self._gamma(c.progress))
 
     def judge(
-        self, losses: Tensor, output: Tensor, target: Tensor, view: Callable[[Tensor], Tensor]
+        self,
+        losses: Tensor,
+        output: Tensor,
+        target: Tensor,
+        view: Callable[[Tensor], Tensor],
+        progress: float,
     ) -> Tensor:
         still = torch.full((DRAWS,), 0.75, dtype=output.dtype)
         mix = torch.tensor(0.5, dtype=output.dtype)
-        return self.robust(output, view(still), target, mix, self.gamma)
+        return self.robust(output, view(still), target, mix, self._gamma(progress))
+
+    def _gamma(self, progress: float) -> float:
+        return self.gamma * (min(1.0, progress / self.warmup) if self.warmup else 1.0)
 
     def robust(
         self, first: Tensor, second: Tensor, target: Tensor, mix: Tensor, gamma: float
