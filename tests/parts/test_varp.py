@@ -76,7 +76,7 @@ def test_scaling_changes_nothing_where_steps_are_equal():
 
 def test_fair_weights_weigh_the_changes():
     # v = mean + sum_S a_k (u_k - y_k) with FedEBA's weights (0.114195, 0.843795, 0.042010)
-    script = Script([FedEBA(tau=0.5), Varp()], by_size=False)
+    script = Script([FedEBA(tau=0.5, floor=None), Varp()], by_size=False)
     script.play(FIXTURE, loss=PRE)
     y, x = FIXTURE, script.server.x
     a = torch.softmax(vector(*PRE) / 0.5, 0)

@@ -65,13 +65,12 @@ class FedEBAPlus(Entropy):
 
     Notes
     -----
-    Without alignment one float more than FedAvg is sent up, the loss. With it, sent up: d + 2
-    floats more (gradient, two losses), and d more in a model branch; sent down: d more. Two
-    exchanges, with the same clients; one where theta is 90. The server
-    learns each client's full gradient and its losses before and after training. Earlier versions of
-    the paper print the angle switch, the current one only the gradient branch: theta=0 is that. The
-    printed algorithm omits the aligned local step; Eq. 8 mixes a gradient with a displacement, we
-    use displacements throughout.
+    Sent up without alignment: one float more than FedAvg, the loss. With it: d + 2 floats more
+    (gradient, two losses), and d more in a model branch; sent down: d more. Two exchanges, with the
+    same clients; one where theta is 90. The server then learns each client's full gradient and its
+    losses before and after training. Earlier versions of the paper print the angle switch, the
+    current one only the gradient branch: theta=0 is that. The printed algorithm omits the aligned
+    local step; Eq. 8 mixes a gradient with a displacement, we use displacements throughout.
 
     The printed setting, alpha 0.9 at temperature 0.1 without an effective floor
     (``fedeba_plus_paper``), does not train: the softmax puts all weight on one client, and its
