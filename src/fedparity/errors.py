@@ -18,6 +18,10 @@ class InputError(FedparityError, ValueError):
     """Something the user wrote is wrong: a name, a value, a file."""
 
 
+class DamagedError(InputError):
+    """A file is not as it was written, or is missing."""
+
+
 class ClientError(FedparityError):
     """A client failed; the message names client, round, phase and part."""
 

@@ -65,7 +65,7 @@ def test_a_live_run_keeps_its_directory_and_a_killed_one_gives_it_back(tmp_path,
         assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
     finally:
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     assert process.returncode == -signal.SIGKILL
     assert experiment().resume(folder).rounds == ROUNDS
 
@@ -77,7 +77,7 @@ def test_a_live_run_ends_as_if_nobody_had_wanted_its_directory(tmp_path):
         wait_for(process, 20)
         with pytest.raises(InputError, match="is in use by"):
             experiment().resume(folder)
-        _, said = process.communicate("\n", timeout=60)
+        _, said = process.communicate("\n", timeout=600)
     finally:
         process.kill()
     assert process.returncode == 0, said
@@ -90,7 +90,7 @@ def test_of_two_that_begin_at_once_one_runs(tmp_path):
     folder = tmp_path / "run"
     both = [launched(folder) for _ in range(2)]
     try:
-        ends = [process.communicate("\n", timeout=120) for process in both]
+        ends = [process.communicate("\n", timeout=600) for process in both]
     finally:
         for process in both:
             process.kill()

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from fedparity.core.algorithm import Algorithm, Server
 from fedparity.core.layout import Layout
 from fedparity.core.part import Part
-from fedparity.core.state import ClientStore, RunState
-from fedparity.errors import FedparityError, InputError
+from fedparity.core.state import ClientStore, RunState, checkpoints
+from fedparity.errors import DamagedError, FedparityError, InputError
 
 X = torch.tensor([1.0, 2.0, 3.0])
 
@@ -129,9 +129,7 @@ def test_killed_between_renames_a_whole_checkpoint_is_found(tmp_path, monkeypatc
         patch.setattr(Path, "rename", dying)
         with pytest.raises(Killed):
             state(2, 2.0).save(folder)
-    found = state()
-    found.load(folder)
-    assert found.round == 1
+    assert rounds(folder) == [1]
 
     # Killed a second time, before the new checkpoint takes its place, the old one is still there.
     renames = kill_at - 1
@@ -139,12 +137,25 @@ def test_killed_between_renames_a_whole_checkpoint_is_found(tmp_path, monkeypatc
         patch.setattr(Path, "rename", dying)
         with pytest.raises(Killed):
             state(3, 3.0).save(folder)
-    found = state()
-    found.load(folder)
-    assert found.round == 1
+    assert rounds(folder) == [1]
     state(4, 4.0).save(folder)
-    found.load(folder)
-    assert found.round == 4
+    assert rounds(folder) == [4, 1]
+
+
+def rounds(folder: Path) -> list[int]:
+    """Return the rounds of the checkpoints there are, the newest first."""
+    found = []
+    for one in checkpoints(folder):
+        read = state()
+        read.load(one)
+        found.append(read.round)
+    return found
+
+
+def test_the_last_two_checkpoints_are_kept(tmp_path):
+    for round in (1, 2, 3):
+        state(round).save(tmp_path / "checkpoint")
+    assert rounds(tmp_path / "checkpoint") == [3, 2]
 
 
 def test_another_algorithm_is_refused_with_the_reason(tmp_path):
@@ -161,14 +172,15 @@ def test_another_schema_is_refused(tmp_path):
         other.load(tmp_path / "checkpoint")
 
 
-@pytest.mark.parametrize("file", ["state.json", "state.safetensors"])
+@pytest.mark.parametrize("file", ["state.json", "state.safetensors", "checksums.json"])
 def test_a_damaged_checkpoint_is_refused_with_its_place(tmp_path, file):
     state(1).save(tmp_path / "checkpoint")
-    (tmp_path / "checkpoint" / file).write_bytes(b"\x00" * 20)
-    with pytest.raises(InputError, match="cannot be read"):
+    place = tmp_path / "checkpoint" / file
+    content = bytearray(place.read_bytes())
+    content[-30] ^= 1
+    place.write_bytes(content)
+    with pytest.raises(DamagedError, match=r"checkpoint/.* is damaged"):
         state().load(tmp_path / "checkpoint")
-
-
-def test_a_missing_checkpoint_says_where_it_was_looked_for(tmp_path):
-    with pytest.raises(InputError, match=str(tmp_path)):
+    place.unlink()
+    with pytest.raises(DamagedError, match=f"{file} is missing"):
         state().load(tmp_path / "checkpoint")

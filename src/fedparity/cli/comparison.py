@@ -27,8 +27,6 @@ def start(
     allowed: Allowed,
 ) -> None:
     """Run all algorithms and compare them; everything is checked before the first one runs."""
-    import yaml
-
     from fedparity.core.given import is_file
     from fedparity.core.rundir import RunDir
 
@@ -41,32 +39,42 @@ def start(
         )
     RunDir(directory).require_unused()
     with _held(directory, algorithms):
-        kept = {"algorithms": list(algorithms), **settings}
+        kept = dict(settings)
         if is_file(kept.get("lstar")):  # to be found from wherever the comparison is resumed
             kept["lstar"] = str(Path(kept["lstar"]).resolve())
-        (directory / FILE).write_text(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+        _write(directory, algorithms, kept)
         _go(experiments, directory)
 
 
 def resume(directory: Path, rounds: int | None, data_dir: Path | None, allowed: Allowed) -> None:
     """Go on with a comparison: finished runs are kept, others go on or begin."""
-    import yaml
+    from fedparity.core.checksums import Checksums
+    from fedparity.core.rundir import parse_yaml
 
-    from fedparity.core.rundir import read_yaml
-
-    settings = read_yaml(directory / FILE)
+    file = directory / FILE
+    settings = parse_yaml(Checksums(directory).read(file), file)
     algorithms = settings.pop("algorithms", None)
     if not isinstance(algorithms, list):
-        raise InputError(f"{directory / FILE} names no algorithms")
+        raise InputError(f"{file} names no algorithms")
     chosen = [str(text) for text in algorithms]
     if rounds is not None:
         settings["rounds"] = rounds
     experiments = _experiments(settings, chosen, data_dir, allowed)
     with _held(directory, chosen):
         if rounds is not None:
-            kept = {"algorithms": algorithms, **settings}
-            (directory / FILE).write_text(yaml.safe_dump(kept, sort_keys=False))
+            _write(directory, chosen, settings)
         _go(experiments, directory)
+
+
+def _write(directory: Path, algorithms: Sequence[str], settings: Settings) -> None:
+    import yaml
+
+    from fedparity.core.checksums import Checksums
+
+    kept = {"algorithms": list(algorithms), **settings}
+    with Checksums(directory).placing(directory / FILE) as beside:
+        text = yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+        beside.write_text(text, encoding="utf-8")
 
 
 def _held(directory: Path, algorithms: Sequence[str]) -> AbstractContextManager[None]:

@@ -189,7 +189,7 @@ def load_model(
     if not folder.model.exists():
         raise InputError(f"the run in {directory} has no model yet")
     module = _module(folder.settings(), Allowed.by(allow_import), factory)
-    return load_module(module, folder.model)
+    return load_module(module, folder)
 
 
 def _module(settings: Mapping[str, Any], allowed: Allowed, factory: Factory | None) -> nn.Module:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
+import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from fedparity.core.checksums import sha256, sync
 
 COLUMNS = ("round", "client", "split", "model", "metric", "value", "n")
 
@@ -30,11 +32,13 @@ class History:
 
     Rows are appended in blocks, and become a table when one is wanted: many small tables cost more
     than what is in them. :meth:`flush` writes what is new as a piece of its own, so that a long run
-    never writes a row twice; :meth:`restore` reads the pieces back.
+    never writes a row twice; :meth:`restore` reads the pieces back. ``chain`` is one checksum of
+    all pieces.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = np.asarray(names, dtype=object)
+        self.chain = ""
         self._written: list[pd.DataFrame] = []
         self._unwritten: list[pd.DataFrame] = []
         self._added: list[Measured] = []
@@ -87,27 +91,46 @@ class History:
         piece = pd.concat(self._unwritten, ignore_index=True)
         beside = folder / f"{round:09d}.part"
         piece.to_parquet(beside, index=False)
+        sync(beside)
+        self.chain = _link(self.chain, beside)
         beside.replace(folder / f"{round:09d}.parquet")
         self._written.append(piece)
         self._unwritten = []
 
-    def restore(self, folder: Path, whole: Path, round: int) -> None:
-        """Read the rows up to a round: of a finished run from its table, else from the pieces.
+    def restore(self, folder: Path, round: int) -> None:
+        """Read the pieces up to a round; later ones, whose checkpoint never was, are removed."""
+        pieces, later = _pieces(folder, round)
+        for file in later:
+            file.unlink()
+        self.chain = chain(folder, round)
+        self._written = [_kept(pd.read_parquet(file), round) for file in pieces]
+        self._unwritten, self._added = [], []
 
-        Losses on the training split are measured at the end alone, and will be again.
-        """
-        self._written, self._unwritten, self._added = [], [], []
-        finished = pd.read_parquet(whole) if whole.exists() else None
-        if finished is not None and finished["round"].max() >= round:
-            self._unwritten = [_kept(finished, round)]
-            shutil.rmtree(folder, ignore_errors=True)
-            return
-        for file in sorted(folder.glob("*.parquet")):
-            if int(file.stem) > round:  # written just before a checkpoint that never was
-                file.unlink()
-            else:
-                self._written.append(_kept(pd.read_parquet(file), round))
+    def take(self, table: pd.DataFrame, round: int) -> None:
+        """Take the rows of a finished run up to a round; they will be written as a new piece."""
+        self.chain = ""
+        self._written, self._unwritten, self._added = [], [_kept(table, round)], []
+
+
+def chain(folder: Path, round: int) -> str:
+    """Return one checksum of the pieces in a folder up to a round."""
+    found = ""
+    for file in _pieces(folder, round)[0]:
+        found = _link(found, file)
+    return found
+
+
+def _link(chain: str, file: Path) -> str:
+    return hashlib.sha256((chain + sha256(file)).encode()).hexdigest()
+
+
+def _pieces(folder: Path, round: int) -> tuple[list[Path], list[Path]]:
+    """Return the pieces up to a round, and the later ones."""
+    upto = f"{round:09d}.parquet"
+    files = sorted(folder.glob("*.parquet"))
+    return [f for f in files if f.name <= upto], [f for f in files if f.name > upto]
 
 
 def _kept(rows: pd.DataFrame, round: int) -> pd.DataFrame:
+    """Return the rows up to a round; losses on the training split are measured at the end alone."""
     return rows[(rows["round"] <= round) & (rows["split"] != "train")]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save_file
 from torch import nn
 
 from fedparity.core.rundir import RunDir
@@ -160,9 +160,11 @@ class Result:
         settings = folder.settings()
         if not folder.clients.exists():
             raise InputError(f"the run in {path} is not finished: fedparity resume {path}")
-        history = pd.read_parquet(folder.history)
+        folder.checksums.warn_if_absent()
+        history = folder.read_table(folder.history)
         rounds = int(history["round"].max()) if len(history) else 0
-        return cls(pd.read_parquet(folder.clients), history, settings, rounds, path=folder.path)
+        clients = folder.read_table(folder.clients)
+        return cls(clients, history, settings, rounds, path=folder.path)
 
 
 def save_module(module: nn.Module, file: Path) -> None:
@@ -172,13 +174,15 @@ def save_module(module: nn.Module, file: Path) -> None:
     beside.replace(file)
 
 
-def load_module(module: nn.Module, file: Path) -> nn.Module:
-    """Read a state_dict into a module."""
+def load_module(module: nn.Module, folder: RunDir) -> nn.Module:
+    """Read the model of a run directory into a module."""
+    folder.checksums.warn_if_absent()
+    content = folder.read(folder.model)
     try:
-        module.load_state_dict(load_file(file))
-    except (RuntimeError, OSError, SafetensorError) as error:
+        module.load_state_dict(load(content))
+    except (SafetensorError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{file} does not fit the model: {reason}") from error
+        raise InputError(f"{folder.model} does not fit the model: {reason}") from error
     return module
 
 

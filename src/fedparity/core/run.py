@@ -120,18 +120,20 @@ class Run:
             yield
 
     def _go(self, resumed: bool) -> Result:
+        found = self.folder.newest() if resumed and self.folder is not None else None
+        if resumed and self.folder is not None and found is None:
+            self.folder.restart()
         state = self.open()
         try:
-            if resumed and self.folder is not None and self.folder.has_checkpoint():
-                state.load(self.folder.checkpoint)
+            if self.folder is not None and found is not None:
+                state.load(found)
                 if self.experiment.rounds < state.round:
                     raise InputError(
                         f"{self.folder.path} has done {state.round} rounds already, more than "
                         f"{self.experiment.rounds}"
                     )
-                self.folder.reopen(self.experiment.rounds)
-                self.history.restore(self.folder.pieces, self.folder.history, state.round)
-                self.folder.trim_log(state.round)
+                self.folder.restore(found, self.history)
+                self.folder.reopen(found, self.experiment.rounds)
             else:
                 self._evaluate(state)
                 self._save(state)
@@ -211,6 +213,7 @@ class Run:
         if experiment.lstar == "none":
             return None
         if self.folder is not None:
+            self.folder.verify_lstar()
             table = lstar.read(self.folder.lstar, setup)
             if table is not None:
                 return table
@@ -394,10 +397,11 @@ class Run:
         if self.folder is not None:
             path = self.folder.path
             self.folder.write_table(self.folder.history, self.history.table())
-            save_module(module, self.folder.model)
-            self.folder.write_table(self.folder.clients, clients)
+            with self.folder.checksums.placing(self.folder.model) as beside:
+                save_module(module, beside)
             found = {k: v for k, v in settings["record"].items() if k in KEPT}
             self.folder.update(experiment.rounds, **found)
+            self.folder.write_table(self.folder.clients, clients)  # the last: it tells of the end
             self.folder.finished()
         result = Result(clients, self.history.table(), settings, state.round, module, path)
         if path is not None:

@@ -1,13 +1,13 @@
 """All state of a run: one named tree of tensors, and its checkpoint on disk.
 
-A checkpoint is a folder with ``state.safetensors`` and ``state.json``, written beside the old one
-and renamed, so that a run killed at any moment finds a whole one.
+A checkpoint is a folder with ``state.safetensors``, ``state.json`` and their checksums, written
+beside the old one and renamed, so that a run killed at any moment finds a whole one. The one before
+is kept, for the case that the newest is damaged.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +20,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fedparity.core.algorithm import Algorithm, Server
+from fedparity.core.checksums import Checksums, sync
 from fedparity.core.client import Named
 from fedparity.core.layout import Layout
 from fedparity.engines.setup import Ids
-from fedparity.errors import FedparityError, InputError
+from fedparity.errors import DamagedError, FedparityError, InputError
 
 SCHEMA = 3
 
@@ -152,8 +153,11 @@ class RunState:
     identity: dict[str, Any] = field(default_factory=dict)
     """What a resume must agree with: algorithm, data, schema."""
 
-    def save(self, folder: Path) -> None:
-        """Write the checkpoint beside the old one and rename it."""
+    def save(self, folder: Path, **more: Any) -> None:
+        """Write the checkpoint beside the last one, which is kept, and rename it.
+
+        ``more`` is kept in ``state.json``; see :func:`read_numbers`.
+        """
         beside = folder.with_name(folder.name + ".new")
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
@@ -173,26 +177,25 @@ class RunState:
             "patience": self.patience,
             "empty": self.empty,
             "identity": self.identity,
+            **more,
         }
         (beside / "state.json").write_text(json.dumps(numbers, indent=1))
-        _sync(beside)
+        files = list(beside.iterdir())
+        for file in files:
+            sync(file)
+        Checksums(beside).take(files)
         if folder.exists():
-            shutil.rmtree(old(folder), ignore_errors=True)
-            folder.rename(old(folder))
+            shutil.rmtree(_before(folder), ignore_errors=True)
+            folder.rename(_before(folder))
         beside.rename(folder)
-        shutil.rmtree(old(folder), ignore_errors=True)
 
     def load(self, folder: Path) -> None:
         """Take the state of a checkpoint, refusing one that belongs to another experiment."""
-        if not folder.exists():
-            folder = old(folder)
-        if not folder.exists():
-            raise InputError(f"no checkpoint in {folder.parent}")
+        numbers = read_numbers(folder)
         try:
-            numbers = json.loads((folder / "state.json").read_text())
             tensors = load_file(folder / "state.safetensors")
-        except (OSError, ValueError, SafetensorError) as error:
-            raise InputError(f"checkpoint {folder} cannot be read: {error}") from error
+        except (OSError, SafetensorError) as error:
+            raise DamagedError(f"{folder / 'state.safetensors'} cannot be read: {error}") from error
         for key, mine in self.identity.items():
             theirs = numbers["identity"].get(key)
             if theirs != mine:
@@ -218,9 +221,30 @@ class RunState:
         self.best_x, self.best_buffers = tensors.get("best/x"), tensors.get("best/buffers")
 
 
-def old(checkpoint: Path) -> Path:
-    """Return where the last checkpoint stands while the next takes its place."""
-    return checkpoint.with_name(checkpoint.name + ".old")
+def read_numbers(folder: Path) -> dict[str, Any]:
+    """Return what the ``state.json`` of a checkpoint holds; a damaged checkpoint is refused."""
+    checksums, file = Checksums(folder), folder / "state.json"
+    checksums.known()
+    checksums.verify(folder / "state.safetensors")
+    checksums.verify(file)
+    numbers: dict[str, Any] = json.loads(file.read_text())
+    return numbers
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints there are, the newest first."""
+    return [found for found in (folder, _before(folder)) if found.exists()]
+
+
+def drop_newest(folder: Path) -> None:
+    """Remove the newest of two checkpoints: the one before takes its place."""
+    shutil.rmtree(folder)
+    _before(folder).rename(folder)
+
+
+def _before(folder: Path) -> Path:
+    """Return where the checkpoint before the newest stands."""
+    return folder.with_name(folder.name + ".old")
 
 
 def _shapes(parts: Named) -> dict[str, tuple[torch.Size, torch.dtype]]:
@@ -229,10 +253,3 @@ def _shapes(parts: Named) -> dict[str, tuple[torch.Size, torch.dtype]]:
         for part, state in parts.items()
         for key, value in state.items()
     }
-
-
-def _sync(folder: Path) -> None:
-    """Make sure the files are on disk before the rename."""
-    for file in folder.iterdir():
-        with file.open("r+b") as handle:
-            os.fsync(handle.fileno())

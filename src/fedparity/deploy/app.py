@@ -88,8 +88,9 @@ def new_app(directory: Path, experiment: Path, allow_import: Sequence[str] = ())
     from fedparity.core.file import experiment as made_of
     from fedparity.core.rundir import RunDir, read_yaml
 
-    file = RunDir(experiment).experiment if experiment.is_dir() else experiment
-    settings = read_yaml(file)
+    run = RunDir(experiment)
+    file = run.experiment if experiment.is_dir() else experiment
+    settings = run.settings() if experiment.is_dir() else read_yaml(file)
     made = made_of(settings, allowed=Allowed.by(allow_import))
     name = _name(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):

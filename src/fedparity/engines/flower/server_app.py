@@ -6,7 +6,6 @@ import dataclasses
 import json
 import secrets
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -88,8 +87,8 @@ def serve(
         folder.require_free()
     else:
         folder.require_unused()
-    if config.resume and file.exists():
-        name, roster.facts = read_sites(file, config)
+    if config.resume and (file.exists() or folder.has_checkpoint()):
+        name, roster.facts = read_sites(folder, config)
         enough = config.min_replies or int(settings.get("min_replies", 1))
         roster.gather(config.wait, config.deadline, lstar=False, enough=enough)
     else:
@@ -144,7 +143,7 @@ class FlowerRun(Run):
         """
         assert self.folder is not None
         self._lstar()
-        write_sites(self.folder.path / SITES, self.name, self.roster)
+        write_sites(self.folder, self.name, self.roster)
         return super().open()
 
     def _door(self, setup: Setup, x: Tensor, buffers: Tensor) -> tuple[Door, Kept]:
@@ -166,6 +165,7 @@ class FlowerRun(Run):
         assert self.folder is not None
         if self.experiment.lstar == "none":
             return None
+        self.folder.verify_lstar()
         table = read(self.folder.lstar, self.experiment.setup)
         if table is None:
             given = self.experiment.given
@@ -219,21 +219,22 @@ class FlowerRun(Run):
             door.unevaluated = {}
 
 
-def write_sites(file: Path, name: str, roster: Roster) -> None:
+def write_sites(folder: RunDir, name: str, roster: Roster) -> None:
     """Write the run's name and what its sites told, for a resume."""
     sites = [dataclasses.asdict(roster.facts[client]) for client in roster.clients]
-    beside = file.with_name(file.name + ".part")
-    beside.write_text(json.dumps({"run": name, "sites": sites}, indent=1), encoding="utf-8")
-    beside.replace(file)
+    with folder.checksums.placing(folder.path / SITES) as beside:
+        beside.write_text(json.dumps({"run": name, "sites": sites}, indent=1), encoding="utf-8")
 
 
-def read_sites(file: Path, config: RunConfig) -> tuple[str, dict[str, Facts]]:
+def read_sites(folder: RunDir, config: RunConfig) -> tuple[str, dict[str, Facts]]:
     """Return the run's name and what its sites told when it began."""
+    file = folder.path / SITES
+    content = folder.read(file)
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(content)
         facts = [Facts.read(json.dumps(site)) for site in found["sites"]]
         name = str(found["run"])
-    except (OSError, ValueError, KeyError, TypeError, BadMessage) as error:
+    except (ValueError, KeyError, TypeError, BadMessage) as error:
         raise InputError(f"{file} cannot be read: {error}") from error
     clients = tuple(site.client for site in facts)
     if clients != config.clients:
