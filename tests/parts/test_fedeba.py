@@ -183,6 +183,15 @@ def at_start() -> tuple[Tensor, Tensor]:
     return (matrix(*CURVES) * apart**2).sum(1), 2 * matrix(*CURVES) * apart
 
 
+def aligned(alpha: float, fair: Tensor) -> Tensor:
+    """Return where the local steps of each client lead, by formula."""
+    y = vector(*START).repeat(3, 1)
+    for _ in range(STEPS):
+        own = 2 * matrix(*CURVES) * (y - matrix(*MINIMA))
+        y = y - LR * ((1 - alpha) * own + alpha * fair)
+    return y
+
+
 def test_angle_of_the_fixture():
     # arccos(3.5 / (sqrt 3 * sqrt 5.25)) = arccos 0.881917
     assert angle(LOSSES) == pytest.approx(28.125506, abs=1e-6)
@@ -251,10 +260,7 @@ def test_full_alignment_at_infinite_temperature_is_fedsgd_of_as_many_steps():
 def test_gradient_branch_descends_along_the_mixture():
     losses, grads = at_start()
     fair = torch.softmax(losses / 2.0, 0) @ grads
-    y = vector(*START).repeat(3, 1)
-    for _ in range(STEPS):
-        own = 2 * matrix(*CURVES) * (y - matrix(*MINIMA))
-        y = y - LR * (0.7 * own + 0.3 * fair)
+    y = aligned(0.3, fair)
     ends = (matrix(*CURVES) * (y - matrix(*MINIMA)) ** 2).sum(1)
     wanted = torch.softmax(ends / 2.0, 0) @ y
     torch.testing.assert_close(plus("alpha=0.3, tau=2"), wanted)
@@ -275,10 +281,7 @@ def test_the_fair_gradient_is_no_longer_than_clip(engine):
 def test_the_alignment_can_stand_alone():
     losses, grads = at_start()
     fair = torch.softmax(losses / 2.0, 0) @ grads
-    y = vector(*START).repeat(3, 1)
-    for _ in range(STEPS):
-        own = 2 * matrix(*CURVES) * (y - matrix(*MINIMA))
-        y = y - LR * (0.7 * own + 0.3 * fair)
+    y = aligned(0.3, fair)
     torch.testing.assert_close(plus("alpha=0.3, tau=2, aggregate=given"), y.mean(0))
     assert FedEBAPlus(alpha=0.3, aggregate="given").hooks == {"measure", "plan", "grad"}
 

@@ -55,9 +55,8 @@ def _code(args: list[str]) -> int:
     except FedparityError as error:
         return _said(str(error), 1)
     except OSError as error:
-        if error.filename is None:
-            raise
-        return _said(f"{error.filename}: {error.strerror}", 1)
+        where = "" if error.filename is None else f"{error.filename}: "
+        return _said(f"{where}{error.strerror or error}", 1)
     except typer.Abort:
         return _said("interrupted", 130)
     return code if isinstance(code, int) else 0

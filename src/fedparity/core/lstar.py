@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from pyarrow.lib import ArrowException
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as settings
 from torch import Tensor
@@ -221,7 +222,7 @@ def read(file: Path, setup: Setup) -> pd.DataFrame | None:
         return None
     try:
         table = pd.read_parquet(file)
-    except (OSError, ValueError):
+    except (ArrowException, OSError, ValueError):
         return None
     if tuple(table.columns) != COLUMNS or tuple(table["client"]) != setup.federation.names:
         return None

@@ -251,8 +251,6 @@ class Run:
                     self.round(state)
                 except DivergedError as error:
                     self._ended = str(error)
-                    if state.round % experiment.evaluation_interval:
-                        self._evaluate(state)
                     break
                 self._log(state, began)
                 if state.empty >= MOST_EMPTY:

@@ -128,11 +128,16 @@ class RunDir:
 
     def restart(self) -> None:
         """Let a run begin again that has no checkpoint: what else it left is no longer true."""
+        if self.clients.exists():
+            raise DamagedError(
+                f"{self.path} is finished and has no checkpoint to go on from: run it again in a "
+                "new directory"
+            )
         lines = self.log.read_bytes().splitlines(keepends=True) if self.log.exists() else []
         kept = [line for line in lines if line.startswith(b'{"round": 0, "lstar"')]
-        if lines != kept or self.clients.exists():
+        if lines != kept:
             warnings.warn(f"{self.path} has no checkpoint: its run begins again", stacklevel=3)
-        for file in (self.clients, self.model, self.report, self.history):
+        for file in (self.model, self.report, self.history):
             file.unlink(missing_ok=True)
         self._write_log(b"".join(kept))
         shutil.rmtree(self.pieces, ignore_errors=True)
@@ -203,6 +208,8 @@ class RunDir:
     def _verify(self, checkpoint: Path) -> int:
         """Return the round of a checkpoint; refuse one that is damaged, or whose files are."""
         numbers = read_numbers(checkpoint)
+        if not {"history", "log"} <= set(numbers):
+            raise DamagedError(f"{checkpoint} is damaged: it says nothing of history or log")
         round: int = numbers["round"]
         if not self._has_pieces(numbers):
             whole = self.read_table(self.history) if self.history.exists() else None

@@ -27,6 +27,10 @@ from fedparity.engines.setup import Ids
 from fedparity.errors import DamagedError, FedparityError, InputError
 
 SCHEMA = 3
+NUMBERS = frozenset(
+    {"round", "best_value", "best_round", "stop_value", "patience", "empty", "identity"}
+)
+"""What every ``state.json`` holds."""
 
 
 class ClientStore:
@@ -207,10 +211,11 @@ class RunState:
             if name.startswith("server/"):
                 _, part, key = name.split("/", 2)
                 parts.setdefault(part, {})[key] = value
-        if (
-            _shapes(parts) != _shapes(self.server.parts)
-            or tensors["x"].shape != self.server.x.shape
-        ):
+        mine = {"x": self.server.x, "buffers": self.server.buffers, "answered": self.answered}
+        shapes = {key: tensors[key].shape for key in mine if key in tensors}
+        if _shapes(parts) != _shapes(self.server.parts) or shapes != {
+            key: value.shape for key, value in mine.items()
+        }:
             raise InputError(f"cannot resume {folder.parent}: its state has another schema")
         self.server = Server(tensors["x"], tensors["buffers"], parts)
         self.store.restore(tensors)
@@ -227,7 +232,13 @@ def read_numbers(folder: Path) -> dict[str, Any]:
     checksums.known()
     checksums.verify(folder / "state.safetensors")
     checksums.verify(file)
-    numbers: dict[str, Any] = json.loads(file.read_text())
+    try:
+        numbers: dict[str, Any] = json.loads(file.read_text())
+    except ValueError as error:
+        raise DamagedError(f"{file} is damaged: {error}") from error
+    missing = sorted(NUMBERS - set(numbers)) if isinstance(numbers, dict) else sorted(NUMBERS)
+    if missing:
+        raise DamagedError(f"{file} is damaged: it has no {missing[0]!r}")
     return numbers
 
 
