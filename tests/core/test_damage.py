@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fedparity as fp
+from fedparity.core.checksums import Checksums
 from fedparity.core.experiment import Experiment
 from fedparity.core.lock import held
 from fedparity.core.run import Silent
@@ -242,3 +243,22 @@ def test_a_live_directory_can_be_read(copy):
     run = copy("finished")
     with held(run, "another process"):
         assert fp.Result.load(run).rounds == ROUNDS
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "{", '{"round": 4}'])
+def test_a_checkpoint_of_odd_content_is_damaged_even_if_its_checksums_agree(copy, content):
+    run = copy("interrupted")
+    for folder in (run / "checkpoint", run / "checkpoint.old"):
+        (folder / "state.json").write_text(content)
+        Checksums(folder).take([folder / "state.json", folder / "state.safetensors"])
+    with pytest.raises(DamagedError):
+        experiment().resume(run)
+
+
+def test_a_finished_run_without_checkpoint_keeps_its_results(copy):
+    run = copy("finished")
+    for folder in ("checkpoint", "checkpoint.old"):
+        shutil.rmtree(run / folder, ignore_errors=True)
+    with pytest.raises(DamagedError, match="no checkpoint to go on from"):
+        experiment().resume(run)
+    assert fp.Result.load(run).rounds == ROUNDS
