@@ -12,6 +12,7 @@ import yaml
 from torch import nn
 
 import fedparity as fp
+from fedparity.core.checksums import Checksums
 from fedparity.errors import InputError
 
 EXPERIMENT = {"data": "eagle_synthetic(n=10)", "rounds": 1, "lstar": "none"}
@@ -68,8 +69,11 @@ def run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def change(run: Path, **settings: object) -> None:
+    """Change settings of a run as a stranger would, who sends checksums that agree."""
     file = run / "experiment.yaml"
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **settings}))
+    changed = yaml.safe_dump({**yaml.safe_load(file.read_text()), **settings})
+    with Checksums(run).placing(file) as beside:
+        beside.write_text(changed)
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda text: text.partition("(")[0])
