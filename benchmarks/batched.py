@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import fedparity as fp
-from fedparity.core.seeds import seeds_for
-from fedparity.engines.desk import pool_first
+from fedparity.engines.reference.workspace import pool_first
+from fedparity.learning.seeds import seeds_for
 
 
 class Round:

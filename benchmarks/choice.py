@@ -8,7 +8,7 @@ from contest import Contestant, Rounds, experiment, federation, turns
 from report import Bar, Section, number
 from workloads import WORKLOADS
 
-from fedparity.engines.auto import ENGINES
+from fedparity.engines.choice import ENGINES
 
 SLOW = "cnn"
 """Its other engine leaves much memory behind, so it is the last."""

@@ -13,8 +13,8 @@ import numpy as np
 from workloads import Workload
 
 import fedparity as fp
-from fedparity.core.run import Run
-from fedparity.engines.setup import intraop
+from fedparity.engines.engine import intraop
+from fedparity.run.driver import Run
 
 TURN = 0.1
 """Seconds a turn should last: what is faster is called several times in a row."""

@@ -11,8 +11,8 @@ from report import Bar, Section, number
 from torch import nn
 from workloads import WORKLOADS, Workload
 
-from fedparity.core.client import Down
 from fedparity.data import Split
+from fedparity.method.answer import Down
 
 COST = 1.15
 ROWS = 1000

@@ -21,9 +21,9 @@ import psutil
 import torch
 
 import fedparity as fp
-from fedparity.core.layout import Layout
-from fedparity.core.part import Context
-from fedparity.engines.setup import intraop
+from fedparity.engines.engine import intraop
+from fedparity.learning.layout import Layout
+from fedparity.method.part import Context
 from fedparity.parts import FedFV
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from workloads import WORKLOADS
 
 import fedparity as fp
-from fedparity.core.client import Down
-from fedparity.core.part import STRICT, Fact, Part
+from fedparity.method.answer import Down
+from fedparity.method.part import STRICT, Fact, Part
 
 FACTS: tuple[Literal["loss", "validation_loss"], ...] = ("loss", "validation_loss")
 METHODS: dict[str, Literal["loss", "validation_loss"] | None] = {

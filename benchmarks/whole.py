@@ -48,12 +48,12 @@ def watched_run(folder: Path, rounds: int) -> None:
     from fedparity.cli.entry import SELDOM
 
     gc.set_threshold(SELDOM)  # the command does so before it imports what is watched here
-    from fedparity.core.rundir import RunDir
+    from fedparity.clients.simulated import Simulation
     from fedparity.data.dataset import Dataset
-    from fedparity.engines.simulation import Simulation
     from fedparity.profiling.clock import Clock, watched
     from fedparity.profiling.places import places
     from fedparity.recipes import algorithm
+    from fedparity.records.rundir import RunDir
 
     clock = Clock()
     more = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
+from rich.console import Console
 
 import fedparity as fp
 from fedparity.testing import unlike_clients
@@ -45,3 +47,21 @@ def unlike() -> fp.Federation:
 def alike() -> fp.Federation:
     """Four clients of 8 training examples each, in float64."""
     return unlike_clients((8, 8, 8, 8))
+
+
+@pytest.fixture
+def console() -> Console:
+    """A console whose text can be read back."""
+    return Console(file=io.StringIO(), width=120, color_system=None)
+
+
+@pytest.fixture
+def printed(console: Console):
+    """Return what was printed so far."""
+
+    def text() -> str:
+        file = console.file
+        assert isinstance(file, io.StringIO)
+        return file.getvalue()
+
+    return text

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import fedparity as fp
 from fedparity.errors import InputError
-from fedparity.models import mlp
+from fedparity.learning.models import mlp
 from fedparity.parts import PARTS
 from fedparity.recipes import RECIPES, algorithm
 from fedparity.testing import unlike_clients

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fedparity.catalogue.methods import listing
 from fedparity.cli import main
-from fedparity.reports.catalogue import listing
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from study import Setting, Study, accuracies
 
 import fedparity as fp
-from fedparity.core.seeds import generator
+from fedparity.learning.seeds import generator
 
 SEEDS = (0, 12, 37, 119, 568)
 """Those of the authors' result files."""

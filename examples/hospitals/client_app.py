@@ -2,6 +2,6 @@
 
 from task import EXPERIMENT, load
 
-from fedparity.engines.flower import make_client_app
+from fedparity.flower import make_client_app
 
 app = make_client_app(EXPERIMENT, load)

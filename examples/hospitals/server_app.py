@@ -2,6 +2,6 @@
 
 from task import EXPERIMENT
 
-from fedparity.engines.flower import make_server_app
+from fedparity.flower import make_server_app
 
 app = make_server_app(EXPERIMENT)

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 import fedparity as fp
-from fedparity.core.file import federation_of
-from fedparity.core.rundir import read_yaml
 from fedparity.data import heart
+from fedparity.records.rundir import read_yaml
+from fedparity.run.file import federation_of
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")
 

@@ -10,25 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedparity import models as models
-    from fedparity.core.algorithm import Algorithm as Algorithm
-    from fedparity.core.conditions import Stop as Stop
-    from fedparity.core.experiment import Experiment as Experiment
-    from fedparity.core.file import load as load
-    from fedparity.core.file import load_model as load_model
-    from fedparity.core.file import resume as resume
-    from fedparity.core.part import Client as Client
-    from fedparity.core.part import Context as Context
-    from fedparity.core.part import Finish as Finish
-    from fedparity.core.part import Part as Part
-    from fedparity.core.part import Plan as Plan
-    from fedparity.core.part import stacked as stacked
-    from fedparity.core.result import Result as Result
-    from fedparity.core.solver import Solver as Solver
-    from fedparity.core.task import Classification as Classification
-    from fedparity.core.task import NextToken as NextToken
-    from fedparity.core.task import Regression as Regression
-    from fedparity.core.task import Task as Task
     from fedparity.data import IID as IID
     from fedparity.data import ByClass as ByClass
     from fedparity.data import Dataset as Dataset
@@ -40,23 +21,43 @@ if TYPE_CHECKING:
     from fedparity.errors import ClientError as ClientError
     from fedparity.errors import FedparityError as FedparityError
     from fedparity.errors import InputError as InputError
+    from fedparity.learning import models as models
+    from fedparity.learning.solver import Solver as Solver
+    from fedparity.learning.task import Classification as Classification
+    from fedparity.learning.task import NextToken as NextToken
+    from fedparity.learning.task import Regression as Regression
+    from fedparity.learning.task import Task as Task
+    from fedparity.method.algorithm import Algorithm as Algorithm
+    from fedparity.method.part import Client as Client
+    from fedparity.method.part import Context as Context
+    from fedparity.method.part import Finish as Finish
+    from fedparity.method.part import Part as Part
+    from fedparity.method.part import Plan as Plan
+    from fedparity.method.part import stacked as stacked
     from fedparity.metrics import ClientFrame as ClientFrame
     from fedparity.recipes import algorithm as algorithm
+    from fedparity.records.model import load_model as load_model
+    from fedparity.records.result import Result as Result
+    from fedparity.run.conditions import Stop as Stop
+    from fedparity.run.experiment import Experiment as Experiment
+    from fedparity.run.file import load as load
+    from fedparity.run.file import resume as resume
 
 _HOME = {
-    "core.algorithm": ["Algorithm"],
-    "core.conditions": ["Stop"],
-    "core.experiment": ["Experiment"],
-    "core.file": ["load", "load_model", "resume"],
-    "core.part": ["Client", "Context", "Finish", "Part", "Plan", "stacked"],
-    "core.result": ["Result"],
-    "core.solver": ["Solver"],
-    "core.task": ["Classification", "NextToken", "Regression", "Task"],
+    "method.algorithm": ["Algorithm"],
+    "run.conditions": ["Stop"],
+    "run.experiment": ["Experiment"],
+    "run.file": ["load", "resume"],
+    "records.model": ["load_model"],
+    "method.part": ["Client", "Context", "Finish", "Part", "Plan", "stacked"],
+    "records.result": ["Result"],
+    "learning.solver": ["Solver"],
+    "learning.task": ["Classification", "NextToken", "Regression", "Task"],
     "data": ["ByClass", "Dataset", "Dirichlet", "Federation", "IID", "Natural", "Shards"],
     "data.datasets": ["datasets"],
     "errors": ["ClientError", "FedparityError", "InputError"],
     "metrics": ["ClientFrame"],
-    "models": ["models"],
+    "learning.models": ["models"],
     "recipes": ["algorithm"],
 }
 _MODULE_OF = {name: f"fedparity.{home}" for home, names in _HOME.items() for name in names}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedparity.core.algorithm import Algorithm
-from fedparity.core.part import Part
 from fedparity.errors import unknown
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.part import Part
 from fedparity.parts import (
     BN,
     PARTS,
@@ -24,7 +24,7 @@ from fedparity.parts import (
     Uniform,
     Varp,
 )
-from fedparity.parts.pgvc import Mode, Rho
+from fedparity.parts.local.pgvc import Mode, Rho
 from fedparity.spec import Spec, construct, parse, written
 
 

@@ -20,7 +20,7 @@ def test_the_drill_notices_what_nobody_verifies(tmp_path, monkeypatch):
     content = (tmp_path / "other-finished" / "clients.parquet").read_bytes()
     case = damage.Case("finished", "clients.parquet", "swapped", content)
     assert damage.damaged(tmp_path, case, wanted) == {"load": "told", "resume": "right"}
-    monkeypatch.setattr("fedparity.core.checksums.Checksums._knows", lambda *_: True)
+    monkeypatch.setattr("fedparity.records.checksums.Checksums._knows", lambda *_: True)
     assert damage.damaged(tmp_path, case, wanted)["load"] == "wrong"
     assert damage.damaged(tmp_path, case._replace(content=b""), wanted)["load"] == "told"
 

@@ -20,10 +20,10 @@ from calls import DIGITS
 import fedparity as fp
 from fedparity.cli.flags import FLAGS, settings_from
 from fedparity.cli.work import free, slug
-from fedparity.core.conditions import Conditions
-from fedparity.core.lock import held
-from fedparity.core.solver import Solver
 from fedparity.data.recipe import Recipe
+from fedparity.learning.solver import Solver
+from fedparity.records.lock import held
+from fedparity.run.conditions import Conditions
 
 
 def test_a_run_shows_its_clients_and_leaves_its_directory(cli):
@@ -370,7 +370,7 @@ def test_help_does_not_wait_for_torch():
 
 def test_a_run_does_not_wait_for_scipy():
     code = (
-        "import sys, fedparity.core.run, fedparity.metrics\n"
+        "import sys, fedparity.run.driver, fedparity.metrics\n"
         "assert not {'scipy', 'sklearn'} & set(sys.modules), 'heavy imports'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,9 +15,9 @@ pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedpar
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.config import get_fab_config
 
-from fedparity.core.file import federation_of
 from fedparity.deploy.app import clients_of, new_app, run_config
 from fedparity.errors import InputError
+from fedparity.records.settings import federation_of
 
 EXPERIMENT = """\
 data: eagle_synthetic(n=20)

@@ -8,8 +8,8 @@ import torch
 from nets import Tied, conv, normed
 
 import fedparity as fp
-from fedparity.core.experiment import Experiment
-from fedparity.engines import vmapped
+from fedparity.engines.stacked import engine as vmapped
+from fedparity.run.experiment import Experiment
 from fedparity.testing import Bench, unlike_clients
 
 PARTS = "qffl(q=1)+prox+momentum"
@@ -190,7 +190,7 @@ def test_evaluations_agree(unlike, algorithm):
 def test_replies_do_not_depend_on_the_order_of_asking(unlike, engine):
     solver = fp.Solver(lr=0.1, steps=2, batch=3)
     made = moved(unlike, "mlp(hidden=4)", solver, engine, rounds=1)
-    from fedparity.core.client import Down
+    from fedparity.method.answer import Down
 
     down = Down("train", 5, 0.1, made.server.x, made.server.buffers)
     one = made.door.ask(down, torch.tensor([0, 1, 3]))

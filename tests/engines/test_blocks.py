@@ -7,12 +7,12 @@ from nets import conv
 from torch import nn
 
 import fedparity as fp
-from fedparity.core.client import Down, train
-from fedparity.core.layout import Layout
-from fedparity.engines import single
-from fedparity.engines.desk import Desk, suits_channels_last
-from fedparity.engines.loop import LoopEngine
-from fedparity.engines.single import OneClient
+from fedparity.engines.reference import lane as single
+from fedparity.engines.reference.engine import LoopEngine
+from fedparity.engines.reference.lane import OneClient
+from fedparity.engines.reference.workspace import Desk, suits_channels_last
+from fedparity.learning.layout import Layout
+from fedparity.method.answer import Down, train
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import torch
 from nets import normed
 
 import fedparity as fp
-from fedparity.core.client import Down
-from fedparity.core.experiment import Experiment
 from fedparity.errors import InputError
+from fedparity.method.answer import Down
+from fedparity.run.experiment import Experiment
 from fedparity.testing import Bench, unlike_clients
 
 SOLVER = fp.Solver(lr=0.1, steps=2, batch=4)
@@ -48,7 +48,7 @@ def test_one_step_by_hand(engine):
 
 
 def _train(bench: Bench):
-    from fedparity.core.client import Down
+    from fedparity.method.answer import Down
 
     return Down("train", 1, 0.1, bench.server.x, bench.server.buffers)
 

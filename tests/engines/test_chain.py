@@ -5,12 +5,12 @@ import torch
 from torch import nn
 
 import fedparity as fp
-from fedparity.core.client import Down
-from fedparity.core.task import Classification, Regression, slope_of
-from fedparity.engines import chain
-from fedparity.engines.chain import Chain
-from fedparity.engines.stack import Stack
-from fedparity.parts.eagle import Eagle
+from fedparity.engines.kernels import chain
+from fedparity.engines.kernels.chain import Chain
+from fedparity.engines.stacked.lane import Stack
+from fedparity.learning.task import Classification, Regression, slope_of
+from fedparity.method.answer import Down
+from fedparity.parts.weights.eagle import Eagle
 from fedparity.testing import unlike_clients
 
 SOLVER = fp.Solver(lr=0.1, steps=3, batch=4)

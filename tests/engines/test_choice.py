@@ -8,8 +8,8 @@ import torch
 from nets import Branching, Recurrent, dropping, normed, rarely_dropping, smooth, wide
 
 import fedparity as fp
-from fedparity.core.experiment import Experiment
 from fedparity.errors import InputError
+from fedparity.run.experiment import Experiment
 from fedparity.testing import unlike_clients
 
 
@@ -75,7 +75,7 @@ def test_looking_at_a_model_leaves_it_and_the_generator_alone(unlike):
     before = torch.get_rng_state()
     made = experiment(unlike, dropping)
     assert torch.equal(torch.get_rng_state(), before)
-    fresh = made.task.build((3,), 3, fp.core.seeds.seed_for(0, "model"), torch.float32)
+    fresh = made.task.build((3,), 3, fp.learning.seeds.seed_for(0, "model"), torch.float32)
     for mine, theirs in zip(made.setup.module.parameters(), fresh.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     stats = experiment(unlike, normed).setup.module[1]

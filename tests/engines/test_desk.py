@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedparity import models
-from fedparity.core.layout import Layout
-from fedparity.engines.desk import Desk, pool_first
+from fedparity.engines.reference.workspace import Desk, pool_first
+from fedparity.learning import models
+from fedparity.learning.layout import Layout
 
 POOLED = {
     "2x2": nn.MaxPool2d(2),

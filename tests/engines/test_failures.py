@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import fedparity as fp
-from fedparity.core.experiment import Experiment
 from fedparity.errors import ClientError
+from fedparity.run.experiment import Experiment
 from fedparity.testing import Bench, unlike_clients
 
 

@@ -8,10 +8,10 @@ import torch
 from nets import smooth
 
 import fedparity as fp
-from fedparity.engines import full
-from fedparity.engines import setup as engine_setup
-from fedparity.engines.full import FullBatches, reads_in_place
-from fedparity.engines.vmapped import VmapEngine
+from fedparity.engines import engine as engine_setup
+from fedparity.engines.stacked import in_place as full
+from fedparity.engines.stacked.engine import VmapEngine
+from fedparity.engines.stacked.in_place import FullBatches, reads_in_place
 from fedparity.testing import Bench
 
 SIZES = (300, 70, 64, 9, 1)
@@ -125,7 +125,7 @@ def test_every_example_is_in_one_block(federation):
     x, buffers = setup.layout.read(setup.module)
     engine = VmapEngine(setup)
     clients = np.arange(len(SIZES))
-    down = fp.core.client.Down("train", 1, 0.1, x, buffers)
+    down = fp.method.answer.Down("train", 1, 0.1, x, buffers)
     lane = engine._lane(setup, down, clients)
     engine.close()
     assert isinstance(lane, FullBatches)

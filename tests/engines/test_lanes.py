@@ -6,15 +6,15 @@ import torch
 from torch import nn
 
 import fedparity as fp
-from fedparity.core.client import Down
-from fedparity.core.layout import Layout
-from fedparity.core.seeds import seeds_for
-from fedparity.engines import vmapped
-from fedparity.engines.batches import Batches, Group
-from fedparity.engines.chain import Chain
-from fedparity.engines.slotted import Slotted
-from fedparity.engines.stack import Stack, Work
-from fedparity.engines.vmapped import VmapEngine
+from fedparity.engines.kernels.chain import Chain
+from fedparity.engines.stacked import engine as vmapped
+from fedparity.engines.stacked.batches import Batches, Group
+from fedparity.engines.stacked.engine import VmapEngine
+from fedparity.engines.stacked.lane import Stack, Work
+from fedparity.engines.stacked.vectors import Slotted
+from fedparity.learning.layout import Layout
+from fedparity.learning.seeds import seeds_for
+from fedparity.method.answer import Down
 from fedparity.testing import unlike_clients
 
 SOLVERS = [fp.Solver(epochs=2, batch=4), fp.Solver(steps=3, batch=100), fp.Solver(steps=2, batch=1)]

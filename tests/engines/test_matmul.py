@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import fedparity as fp
-from fedparity.engines import matmul
+from fedparity.engines.kernels import matmul
 from fedparity.testing import unlike_clients
 
 

@@ -5,14 +5,15 @@ import pytest
 import torch
 
 import fedparity as fp
-from fedparity.core.client import Down
-from fedparity.core.part import Part, stacked
-from fedparity.core.run import Run
-from fedparity.engines import pooled, vmapped
-from fedparity.engines.pooled import Passes
-from fedparity.engines.stack import Stack
-from fedparity.engines.vmapped import VmapEngine
+from fedparity.engines.stacked import engine as vmapped
+from fedparity.engines.stacked import pooled
+from fedparity.engines.stacked.engine import VmapEngine
+from fedparity.engines.stacked.lane import Stack
+from fedparity.engines.stacked.pooled import Passes
 from fedparity.errors import FedparityError
+from fedparity.method.answer import Down
+from fedparity.method.part import Part, stacked
+from fedparity.run.driver import Run
 
 SIZES = (90, 201, 64, 3)
 

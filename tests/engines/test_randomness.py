@@ -8,9 +8,9 @@ import torch
 from nets import dropping, rarely_dropping
 
 import fedparity as fp
-from fedparity.core.client import Down
-from fedparity.core.experiment import Experiment
-from fedparity.engines.loop import LoopEngine
+from fedparity.engines.reference.engine import LoopEngine
+from fedparity.method.answer import Down
+from fedparity.run.experiment import Experiment
 from fedparity.testing import Bench
 
 SOLVER = fp.Solver(lr=0.1, steps=3, batch=4)

@@ -13,12 +13,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import fedparity as fp
-from fedparity.core.file import experiment
-from fedparity.engines.flower import make_client_app
-from fedparity.engines.flower.agreement import settings_of
-from fedparity.engines.flower.config import run_config
-from fedparity.engines.flower.server_app import serve
-from fedparity.engines.flower.testing import Fault, LocalGrid
+from fedparity.flower import make_client_app
+from fedparity.flower.agreement import settings_of
+from fedparity.flower.config import run_config
+from fedparity.flower.server_app import serve
+from fedparity.flower.testing import Fault, LocalGrid
+from fedparity.run.file import experiment
 from fedparity.testing import unlike_clients
 
 SETTINGS = {

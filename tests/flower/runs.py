@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fedparity.core.rundir import RunDir
+from fedparity.records.rundir import RunDir
 
 
 def assert_same(deployed: RunDir, simulated: RunDir) -> None:

@@ -15,10 +15,10 @@ pytest.importorskip("flwr", reason="Flower is not installed")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from fedparity.core.client import Down, Up
-from fedparity.engines.flower import codec
-from fedparity.engines.flower.codec import BadMessage, Like, Schema, Stamp
-from fedparity.engines.flower.testing import through_bytes as sent
+from fedparity.flower import codec
+from fedparity.flower.codec import BadMessage, Like, Schema, Stamp
+from fedparity.flower.testing import through_bytes as sent
+from fedparity.method.answer import Down, Up
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=8)
 FLOATS = (torch.float32, torch.float64)

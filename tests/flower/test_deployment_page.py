@@ -13,10 +13,10 @@ pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedpar
 from runs import assert_same
 
 from fedparity.cli import main
-from fedparity.core.rundir import RunDir
 from fedparity.deploy.app import clients_of, run_config
 from fedparity.deploy.local import LocalFederation
 from fedparity.deploy.processes import Child
+from fedparity.records.rundir import RunDir
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "docs" / "deployment.md", ROOT / "examples" / "hospitals" / "README.md")

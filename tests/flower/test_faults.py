@@ -16,10 +16,10 @@ pytest.importorskip("flwr", reason="Flower is not installed")
 from flwr.app import Array, Error, Message
 from inprocess import Deployment, array, spoiled, vector
 
-from fedparity.core.file import experiment
-from fedparity.engines.flower.agreement import agreed
-from fedparity.engines.flower.roster import ATTEMPTS, Roster
 from fedparity.errors import FedparityError
+from fedparity.flower.agreement import agreed
+from fedparity.flower.roster import ATTEMPTS, Roster
+from fedparity.run.file import experiment
 from fedparity.testing.bench import Bench
 
 SCAFFOLD = {

@@ -10,12 +10,12 @@ pytest.importorskip("flwr", reason="Flower is not installed")
 
 from inprocess import SETTINGS
 
-from fedparity.engines.flower import make_client_app
-from fedparity.engines.flower.agreement import settings_of
-from fedparity.engines.flower.config import run_config
-from fedparity.engines.flower.server_app import serve
-from fedparity.engines.flower.testing import LocalGrid
 from fedparity.errors import InputError
+from fedparity.flower import make_client_app
+from fedparity.flower.agreement import settings_of
+from fedparity.flower.config import run_config
+from fedparity.flower.server_app import serve
+from fedparity.flower.testing import LocalGrid
 from fedparity.imports import Allowed
 from fedparity.testing import unlike_clients
 

@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
 
 import tomli
-from records import write_records
 
 import fedparity as fp
 from fedparity.data.heart import HOSPITALS
 from fedparity.deploy.app import clients_of, new_app
+from records import write_records
 
 FOLDER = Path(__file__).parents[2] / "examples" / "hospitals"
 

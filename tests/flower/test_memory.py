@@ -9,8 +9,8 @@ pytest.importorskip("flwr", reason="Flower is not installed")
 
 from flwr.app import RecordDict
 
-from fedparity.engines.flower.codec import Stamp
-from fedparity.engines.flower.memory import Forgotten, Memory
+from fedparity.flower.codec import Stamp
+from fedparity.flower.memory import Forgotten, Memory
 
 RUN = "0" * 32
 FRESH = {"part/c": torch.zeros(2)}

@@ -14,9 +14,9 @@ pytest.importorskip("ray", reason='Ray is not installed: pip install "flwr[simul
 
 from runs import assert_same
 
-from fedparity.core.file import experiment as read_experiment
-from fedparity.core.rundir import RunDir, read_yaml
 from fedparity.deploy.app import new_app
+from fedparity.records.rundir import RunDir, read_yaml
+from fedparity.run.file import experiment as read_experiment
 
 EXPERIMENT = """\
 data: eagle_synthetic(n=100)

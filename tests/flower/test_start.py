@@ -15,15 +15,16 @@ from flwr.app import Context, RecordDict
 from inprocess import Deployment, spoiled, vector
 from runs import assert_same
 
-from fedparity.core.file import load_model, resume
-from fedparity.core.rundir import RunDir
 from fedparity.data import Federation
-from fedparity.engines.flower import make_client_app, make_server_app
-from fedparity.engines.flower.census import Facts, stand_in
-from fedparity.engines.flower.codec import BadMessage
-from fedparity.engines.flower.config import client_of, run_config
-from fedparity.engines.flower.testing import LocalGrid
 from fedparity.errors import InputError
+from fedparity.flower import make_client_app, make_server_app
+from fedparity.flower.census import Facts, stand_in
+from fedparity.flower.codec import BadMessage
+from fedparity.flower.config import client_of, run_config
+from fedparity.flower.testing import LocalGrid
+from fedparity.records.model import load_model
+from fedparity.records.rundir import RunDir
+from fedparity.run.file import resume
 
 QUICK = {"rounds": 1, "lstar": "none"}
 

@@ -19,13 +19,13 @@ pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedpar
 import psutil
 from runs import assert_same
 
-from fedparity.core.file import experiment
-from fedparity.core.rundir import RunDir
 from fedparity.deploy.app import new_app
 from fedparity.deploy.check import check_all
 from fedparity.deploy.local import LocalFederation, run_id
 from fedparity.deploy.processes import Child, end, until
 from fedparity.errors import FedparityError
+from fedparity.records.rundir import RunDir
+from fedparity.run.file import experiment
 
 CLIENTS = ("client-1", "client-2", "client-3")
 SETTINGS: dict[str, Any] = {
@@ -43,7 +43,7 @@ from flwr.app import Array
 from flwr.clientapp import ClientApp
 from task import EXPERIMENT, load
 
-from fedparity.engines.flower import make_client_app
+from fedparity.flower import make_client_app
 
 honest = make_client_app(EXPERIMENT, load)
 

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedparity.core.algorithm import Algorithm, Replies, Server
-from fedparity.core.client import Down
-from fedparity.core.experiment import Experiment
-from fedparity.core.layout import Layout
-from fedparity.core.part import Context, Part
-from fedparity.core.solver import Solver
-from fedparity.core.task import Regression
 from fedparity.data import Federation
-from fedparity.models import mlp
+from fedparity.learning.layout import Layout
+from fedparity.learning.models import mlp
+from fedparity.learning.solver import Solver
+from fedparity.learning.task import Regression
+from fedparity.method.algorithm import Algorithm, Replies, Server
+from fedparity.method.answer import Down
+from fedparity.method.part import Context, Part
+from fedparity.run.experiment import Experiment
 from fedparity.testing import Bench
 
 W = (1.0, 2.0)

@@ -10,9 +10,9 @@ import torch
 from scripted import after, bench, small_net
 from torch import Tensor, nn
 
-from fedparity.core.client import Down
-from fedparity.core.solver import Solver
 from fedparity.data import Federation
+from fedparity.learning.solver import Solver
+from fedparity.method.answer import Down
 from fedparity.testing import Bench, unlike_clients
 
 SOLVER = Solver(lr=0.2, steps=3)

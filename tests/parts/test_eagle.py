@@ -10,11 +10,11 @@ import torch
 from scripted import after, bench, parabolas, vector
 
 import fedparity as fp
-from fedparity.core import lstar
-from fedparity.core.algorithm import ctx_for
-from fedparity.core.layout import Layout
-from fedparity.core.part import Context
+from fedparity.learning.layout import Layout
+from fedparity.method.algorithm import ctx_for
+from fedparity.method.part import Context
 from fedparity.parts import Eagle
+from fedparity.run import lstar
 from fedparity.testing import Bench, Trial, unlike_clients
 
 GAPS = (0.1, 0.3, -0.2)

@@ -6,12 +6,12 @@ import pytest
 import torch
 from scripted import FIXTURE, Script
 
-from fedparity.core.experiment import Experiment
-from fedparity.core.solver import Solver
 from fedparity.data import datasets
 from fedparity.errors import InputError
+from fedparity.learning.solver import Solver
 from fedparity.parts import Eagle
 from fedparity.recipes import algorithm
+from fedparity.run.experiment import Experiment
 from fedparity.testing import Bench
 
 GAPS = (0.1, 0.3, -0.2)

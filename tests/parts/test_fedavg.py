@@ -9,7 +9,7 @@ from scripted import FIXTURE, Script, after, bench, vector
 from torch.nn import functional as F
 
 import fedparity as fp
-from fedparity.core.seeds import seeds_for
+from fedparity.learning.seeds import seeds_for
 from fedparity.testing import unlike_clients
 
 NET = "mlp(hidden=4)"

@@ -10,9 +10,9 @@ import torch
 from scripted import FIXTURE, PRE, Script, after, bench, matrix, parabolas, vector
 from torch import Tensor
 
-from fedparity.core.solver import Solver
+from fedparity.learning.solver import Solver
 from fedparity.parts import FedEBA, FedEBAPlus, PracFedEBAPlus
-from fedparity.parts.fedeba_plus import angle
+from fedparity.parts.weights.fedeba_plus import angle
 from fedparity.recipes import algorithm
 
 POST = (0.4, 1.5, 0.3)

@@ -10,11 +10,12 @@ import torch
 from scripted import FIXTURE, PRE, Script, matrix, vector
 from torch import Tensor
 
-from fedparity.core.products import gram_matrix
-from fedparity.core.seeds import generator
 from fedparity.errors import InputError
-from fedparity.parts import FedFV, fedfv
+from fedparity.learning.seeds import generator
+from fedparity.parts import FedFV
+from fedparity.parts.server import fedfv
 from fedparity.recipes import algorithm
+from fedparity.toolbox.products import gram_matrix
 
 G = matrix((1, 0), (-1, 0.5), (0.2, -1))
 LOSSES = (0.5, 1.0, 2.0)

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from scripted import after, bench, small_net
 from torch import Tensor
 
-from fedparity.core.augmentation import colour, rotate, usual
-from fedparity.core.part import Client, Finish, Part
-from fedparity.core.solver import Solver
-from fedparity.core.task import Classification
 from fedparity.data import Federation
-from fedparity.models import linear
+from fedparity.learning.augmentation import colour, rotate, usual
+from fedparity.learning.models import linear
+from fedparity.learning.solver import Solver
+from fedparity.learning.task import Classification
+from fedparity.method.part import Client, Finish, Part
 from fedparity.parts import LSR
 from fedparity.testing import Bench, unlike_clients
 

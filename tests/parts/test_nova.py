@@ -7,10 +7,10 @@ import torch
 from scripted import FIXTURE, Script, bench, small_net, vector
 from torch import Tensor
 
-from fedparity.core.solver import Solver
 from fedparity.errors import InputError
+from fedparity.learning.solver import Solver
 from fedparity.parts import Nova, Prox
-from fedparity.parts.nova import coefficients
+from fedparity.parts.server.nova import coefficients
 from fedparity.recipes import algorithm
 from fedparity.testing import unlike_clients
 

@@ -12,12 +12,12 @@ import torch
 from scripted import after, bench, line, parabolas, small_net, vector
 from torch import Tensor, nn
 
-from fedparity.core.algorithm import Replies
-from fedparity.core.client import Down
-from fedparity.core.part import Client, Part, Plan
-from fedparity.core.solver import Solver
 from fedparity.data import Federation
 from fedparity.errors import InputError
+from fedparity.learning.solver import Solver
+from fedparity.method.algorithm import Replies
+from fedparity.method.answer import Down
+from fedparity.method.part import Client, Part, Plan
 from fedparity.parts import PGVC
 from fedparity.testing import Bench, unlike_clients
 

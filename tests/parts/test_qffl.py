@@ -8,7 +8,7 @@ from scripted import FIXTURE, PRE, Script, after, bench, parabolas, vector
 from torch import Tensor
 
 import fedparity as fp
-from fedparity.core.algorithm import ctx_for
+from fedparity.method.algorithm import ctx_for
 from fedparity.parts import QFFL
 
 LR = 0.1

@@ -8,9 +8,9 @@ import torch
 from scripted import after, bench, matrix, parabolas, small_net, vector
 from torch import Tensor
 
-from fedparity.core.solver import Solver
 from fedparity.data import Federation
 from fedparity.errors import InputError
+from fedparity.learning.solver import Solver
 from fedparity.testing import Bench, unlike_clients
 
 SEVERAL = Solver(lr=0.1, steps=3, batch=4)

@@ -9,8 +9,8 @@ import torch
 from scripted import after, bench, matrix, parabolas, small_net, vector
 from torch import nn
 
-from fedparity.core.solver import Solver
 from fedparity.errors import InputError
+from fedparity.learning.solver import Solver
 from fedparity.testing import unlike_clients
 
 SOLVER = Solver(lr=0.2, steps=5, batch=2, decay=0.5)

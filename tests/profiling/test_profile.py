@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 import fedparity as fp
-from fedparity.core.client import Lane
-from fedparity.engines import pooled, vmapped
-from fedparity.engines.setup import Engine
+from fedparity.engines.engine import Engine
+from fedparity.engines.stacked import engine as vmapped
+from fedparity.engines.stacked import pooled
+from fedparity.method.answer import Lane
 from fedparity.profiling import places, profile
 from fedparity.profiling.advice import CHECKPOINT, EVALUATION, advice
 from fedparity.profiling.places import ENGINE, FIXED, LANE

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedparity as fp
-from fedparity.core.rundir import RunDir
+from fedparity.records.rundir import RunDir
 from fedparity.reports.html import page
 from fedparity.reports.svg import Line, chart, ticks
 

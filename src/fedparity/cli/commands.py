@@ -76,8 +76,8 @@ def run(
     """Train with one algorithm and show what every client got."""
     settings = settings_from(file, given)
     allowed = allowed_from(allow_import, given["model"])
-    from fedparity.core.file import experiment
-    from fedparity.core.rundir import RunDir
+    from fedparity.records.rundir import RunDir
+    from fedparity.run.file import experiment
 
     if out is not None:
         RunDir(out).require_unused()
@@ -125,8 +125,8 @@ def resume(
 ) -> None:
     """Go on with a run from its last checkpoint; all settings come from its directory."""
     from fedparity.cli import comparison
-    from fedparity.core import file
-    from fedparity.core.rundir import RunDir
+    from fedparity.records.rundir import RunDir
+    from fedparity.run import file
 
     allowed = allowed_from(allow_import)
     if (directory / comparison.FILE).exists():
@@ -160,9 +160,9 @@ def profile(
 ) -> None:
     """Run a few rounds and show where the time of a round goes."""
     settings = settings_from(file, given)
-    from fedparity.core.file import experiment
     from fedparity.profiling import profile as watch
-    from fedparity.reports.profile import show
+    from fedparity.profiling.table import show
+    from fedparity.run.file import experiment
 
     allowed = allowed_from(allow_import, given["model"])
     made = experiment(settings, data_dir=data_dir, allowed=allowed)
@@ -181,7 +181,7 @@ def list_(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
     """List what can be named, with settings and costs."""
-    from fedparity.reports.catalogue import listing
+    from fedparity.catalogue.methods import listing
 
     found = listing(kind)
     if markdown:
@@ -198,6 +198,6 @@ def explain(
     ] = 199_210,
 ) -> None:
     """Tell what an algorithm sends, what the server learns, and what can be set."""
-    from fedparity.reports.explanation import explain as show
+    from fedparity.catalogue.explanation import explain as show
 
     show(algorithm, parameters, console())

@@ -11,9 +11,9 @@ from fedparity.cli.work import at_work, console, introduce, leave, progress, slu
 from fedparity.errors import InputError
 
 if TYPE_CHECKING:
-    from fedparity.core.experiment import Experiment
-    from fedparity.core.result import Result
     from fedparity.imports import Allowed
+    from fedparity.records.result import Result
+    from fedparity.run.experiment import Experiment
 
 FILE = "comparison.yaml"
 Settings = dict[str, Any]
@@ -27,8 +27,8 @@ def start(
     allowed: Allowed,
 ) -> None:
     """Run all algorithms and compare them; everything is checked before the first one runs."""
-    from fedparity.core.given import is_file
-    from fedparity.core.rundir import RunDir
+    from fedparity.records.rundir import RunDir
+    from fedparity.run.given import is_file
 
     settings = _weighed(settings, algorithms)
     experiments = _experiments(settings, algorithms, data_dir, allowed)
@@ -48,8 +48,8 @@ def start(
 
 def resume(directory: Path, rounds: int | None, data_dir: Path | None, allowed: Allowed) -> None:
     """Go on with a comparison: finished runs are kept, others go on or begin."""
-    from fedparity.core.checksums import Checksums
-    from fedparity.core.rundir import parse_yaml
+    from fedparity.records.checksums import Checksums
+    from fedparity.records.rundir import parse_yaml
 
     file = directory / FILE
     settings = parse_yaml(Checksums(directory).read(file), file)
@@ -69,7 +69,7 @@ def resume(directory: Path, rounds: int | None, data_dir: Path | None, allowed: 
 def _write(directory: Path, algorithms: Sequence[str], settings: Settings) -> None:
     import yaml
 
-    from fedparity.core.checksums import Checksums
+    from fedparity.records.checksums import Checksums
 
     kept = {"algorithms": list(algorithms), **settings}
     with Checksums(directory).placing(directory / FILE) as beside:
@@ -79,7 +79,7 @@ def _write(directory: Path, algorithms: Sequence[str], settings: Settings) -> No
 
 def _held(directory: Path, algorithms: Sequence[str]) -> AbstractContextManager[None]:
     """Hold the whole comparison: between two of its runs, none of its directories is locked."""
-    from fedparity.core.rundir import RunDir
+    from fedparity.records.rundir import RunDir
 
     return RunDir(directory).held(f"a comparison of {', '.join(algorithms)}")
 
@@ -103,7 +103,8 @@ def _weighed(settings: Settings, algorithms: Sequence[str]) -> Settings:
 def _experiments(
     settings: Settings, algorithms: Sequence[str], data_dir: Path | None, allowed: Allowed
 ) -> dict[str, Experiment]:
-    from fedparity.core.file import experiment, federation_of
+    from fedparity.records.settings import federation_of
+    from fedparity.run.file import experiment
 
     names = [slug(text) for text in algorithms]
     for text, name in zip(algorithms, names, strict=True):
@@ -140,8 +141,8 @@ def _go(experiments: dict[str, Experiment], directory: Path) -> None:
 
 
 def _one(experiment: Experiment, folder: Path, directory: Path) -> Result:
-    from fedparity.core.result import Result
-    from fedparity.core.rundir import RunDir
+    from fedparity.records.result import Result
+    from fedparity.records.rundir import RunDir
 
     run = RunDir(folder)
     if run.clients.exists() and run.settings().get("rounds") == experiment.rounds:

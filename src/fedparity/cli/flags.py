@@ -231,7 +231,7 @@ def _found(package: str) -> bool:
 
 
 def _read(file: Path) -> Settings:
-    from fedparity.core.rundir import RunDir, read_yaml
+    from fedparity.records.rundir import RunDir, read_yaml
 
     return RunDir(file).settings() if file.is_dir() else read_yaml(file)
 

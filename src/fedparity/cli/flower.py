@@ -27,7 +27,7 @@ Insecure = Annotated[
 
 @app.callback()
 def _flower() -> None:
-    from fedparity.engines.flower import _require_flwr
+    from fedparity.flower import _require_flwr
 
     _require_flwr()
 
@@ -107,9 +107,9 @@ def local(
     insecure: Insecure = False,
 ) -> None:
     """Run an app on this machine: SuperLink, a SuperNode a client, and nothing left behind."""
-    from fedparity.core.rundir import RunDir
     from fedparity.deploy.app import clients_of
     from fedparity.deploy.trial import trial
+    from fedparity.records.rundir import RunDir
 
     clients = clients_of(directory)
     if nodes is not None and nodes > len(clients):

@@ -15,9 +15,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 if TYPE_CHECKING:
-    from fedparity.core.experiment import Experiment
-    from fedparity.core.result import Result
+    from fedparity.records.result import Result
     from fedparity.reports.progress import Bar, Lines
+    from fedparity.run.experiment import Experiment
 
 RUNS = Path("runs")
 """Where results go when no directory is named."""
@@ -135,7 +135,7 @@ def introduce(experiment: Experiment, out: Console) -> None:
 
 def show_result(directory: Path) -> None:
     """Print the result of a finished run and where it is."""
-    from fedparity.core.result import Result
+    from fedparity.records.result import Result
     from fedparity.reports.tables import show
 
     result, out = Result.load(directory), console()

@@ -15,9 +15,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedparity.core.seeds import generator
 from fedparity.data.split import Ints, Split
 from fedparity.errors import InputError, unknown
+from fedparity.learning.seeds import generator
 
 Kind = Literal["classes", "values"]
 PARTS = ("train", "validation", "test")

@@ -13,8 +13,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedparity.core.crew import Crew, cores
-from fedparity.core.seeds import generator
 from fedparity.data import build
 from fedparity.data.build import Kind, Parts
 from fedparity.data.federation import USUAL, Federation, numbered
@@ -28,6 +26,8 @@ from fedparity.data.partition import (
 )
 from fedparity.data.split import Ints, room_for
 from fedparity.errors import InputError
+from fedparity.learning.seeds import generator
+from fedparity.workers import Crew, cores
 
 AT_ONCE = 1024
 """Images that become numbers at once: as bytes they are in no memory but the cache."""

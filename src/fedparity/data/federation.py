@@ -14,12 +14,12 @@ import pandas as pd
 import torch
 from rich.console import Console
 
-from fedparity.core.seeds import generator
 from fedparity.data import build, frame, show, torchsets
 from fedparity.data.build import Kind
 from fedparity.data.noise import Noise, as_noise, noise_text
 from fedparity.data.split import Split
 from fedparity.errors import InputError, unknown
+from fedparity.learning.seeds import generator
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

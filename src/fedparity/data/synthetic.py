@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fedparity.core.seeds import generator
 from fedparity.data.split import Ints
+from fedparity.learning.seeds import generator
 
 Floats = npt.NDArray[np.float64]
 EAGLE_MEANS = (2.0, 0.5, 0.1)

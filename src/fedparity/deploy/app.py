@@ -23,8 +23,8 @@ TASK = '''"""What happens at a site: the examples of its client are read."""
 from pathlib import Path
 
 import fedparity as fp
-from fedparity.core.file import federation_of
-from fedparity.core.rundir import read_yaml
+from fedparity.records.settings import federation_of
+from fedparity.records.rundir import read_yaml
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")
 
@@ -47,7 +47,7 @@ CLIENT_APP = '''"""What every site runs."""
 
 from task import EXPERIMENT, load
 
-from fedparity.engines.flower import make_client_app
+from fedparity.flower import make_client_app
 
 app = make_client_app(EXPERIMENT, load{allowed})
 '''
@@ -55,7 +55,7 @@ SERVER_APP = '''"""What the coordinator runs: it holds no data."""
 
 from task import EXPERIMENT
 
-from fedparity.engines.flower import make_server_app
+from fedparity.flower import make_server_app
 
 app = make_server_app(EXPERIMENT{allowed})
 '''
@@ -85,8 +85,8 @@ def new_app(directory: Path, experiment: Path, allow_import: Sequence[str] = ())
     clients. What code the experiment may name, the packages ``allow_import``, is written into the
     code of the app. The directory appears complete or not at all.
     """
-    from fedparity.core.file import experiment as made_of
-    from fedparity.core.rundir import RunDir, read_yaml
+    from fedparity.records.rundir import RunDir, read_yaml
+    from fedparity.run.file import experiment as made_of
 
     run = RunDir(experiment)
     file = run.experiment if experiment.is_dir() else experiment

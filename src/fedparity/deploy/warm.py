@@ -25,8 +25,8 @@ from fedparity.deploy.processes import program as find
 
 PROGRAMS = ("flwr-clientapp", "flwr-serverapp")
 MODULES = (
-    "fedparity.engines.flower.client_app",
-    "fedparity.engines.flower.server_app",
+    "fedparity.flower.client_app",
+    "fedparity.flower.server_app",
     "fedparity.reports.html",
 )
 READY = "ready to fork"

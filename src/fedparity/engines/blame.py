@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import traceback
 
-from fedparity.core.client import Down
-from fedparity.core.part import Part
 from fedparity.errors import ClientError
+from fedparity.method.answer import Down
+from fedparity.method.part import Part
 
 
 def blame(error: Exception, down: Down, who: str) -> ClientError:

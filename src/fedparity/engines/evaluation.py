@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from fedparity.core.task import Task
 from fedparity.data import Split
+from fedparity.learning.task import Task
 
 Values = dict[str, npt.NDArray[np.float64]]
 BLOCK = 1 << 22

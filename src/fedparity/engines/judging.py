@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from fedparity.core.client import Down
+from fedparity.engines.engine import Setup
 from fedparity.engines.evaluation import blocks, losses
-from fedparity.engines.setup import Setup
+from fedparity.method.answer import Down
 
 
 def judged(setup: Setup, module: nn.Module, x: Tensor, y: Tensor, down: Down) -> Tensor:

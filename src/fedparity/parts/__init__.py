@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from fedparity.core.part import Part
-from fedparity.parts.adaptive import Adaptive
-from fedparity.parts.afl import AFL
-from fedparity.parts.bn import BN
-from fedparity.parts.eagle import Eagle
-from fedparity.parts.fedeba import FedEBA
-from fedparity.parts.fedeba_plus import FedEBAPlus
-from fedparity.parts.fedfv import FedFV
-from fedparity.parts.local import Local
-from fedparity.parts.lsr import LSR
-from fedparity.parts.momentum import Momentum
-from fedparity.parts.nova import Nova
-from fedparity.parts.pgvc import PGVC
-from fedparity.parts.prac_fedeba_plus import PracFedEBAPlus
-from fedparity.parts.prox import Prox
-from fedparity.parts.qffl import QFFL
-from fedparity.parts.scaffold import PVR, Scaffold
-from fedparity.parts.sgd import FedSGD
-from fedparity.parts.uniform import Uniform
-from fedparity.parts.varp import Varp
+from fedparity.method.part import Part
+from fedparity.parts.local.lsr import LSR
+from fedparity.parts.local.pgvc import PGVC
+from fedparity.parts.local.prox import Prox
+from fedparity.parts.local.scaffold import PVR, Scaffold
+from fedparity.parts.local.sgd import FedSGD
+from fedparity.parts.personal.alone import Local
+from fedparity.parts.personal.bn import BN
+from fedparity.parts.server.adaptive import Adaptive
+from fedparity.parts.server.fedfv import FedFV
+from fedparity.parts.server.momentum import Momentum
+from fedparity.parts.server.nova import Nova
+from fedparity.parts.server.varp import Varp
+from fedparity.parts.weights.afl import AFL
+from fedparity.parts.weights.eagle import Eagle
+from fedparity.parts.weights.fedeba import FedEBA
+from fedparity.parts.weights.fedeba_plus import FedEBAPlus
+from fedparity.parts.weights.prac_fedeba_plus import PracFedEBAPlus
+from fedparity.parts.weights.qffl import QFFL
+from fedparity.parts.weights.uniform import Uniform
 
 PARTS: dict[str, type[Part]] = {
     part.name: part

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedparity.core.experiment import Experiment
-from fedparity.engines import auto
+from fedparity.engines import choice
 from fedparity.profiling import places
+from fedparity.run.experiment import Experiment
 
 EVALUATION = "evaluation"
 CHECKPOINT = "checkpoint"
@@ -37,7 +37,7 @@ def advice(experiment: Experiment, shares: Mapping[str, float]) -> list[str]:
 
 
 def _engine(experiment: Experiment) -> list[str]:
-    chosen, better = experiment.choice.name, auto.choose(experiment.setup, experiment.cohort_size)
+    chosen, better = experiment.choice.name, choice.choose(experiment.setup, experiment.cohort_size)
     if experiment.conditions.engine == "auto" or better.name == chosen:
         return []
     return [

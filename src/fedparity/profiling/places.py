@@ -8,20 +8,20 @@ from typing import Any
 
 import torch
 
-from fedparity.core import client
-from fedparity.core.algorithm import Algorithm
-from fedparity.core.client import Lane
-from fedparity.core.crew import Job
-from fedparity.core.experiment import Experiment
-from fedparity.core.run import Run
-from fedparity.core.solver import Solver
-from fedparity.core.state import ClientStore
-from fedparity.engines import pooled
-from fedparity.engines.chain import Chain
-from fedparity.engines.gradients import descend
-from fedparity.engines.pooled import Passes
-from fedparity.engines.setup import Engine
-from fedparity.engines.simulation import Simulation
+from fedparity.clients.simulated import Simulation
+from fedparity.clients.store import ClientStore
+from fedparity.engines.engine import Engine
+from fedparity.engines.kernels.chain import Chain
+from fedparity.engines.kernels.gradients import descend
+from fedparity.engines.stacked import pooled
+from fedparity.engines.stacked.pooled import Passes
+from fedparity.learning.solver import Solver
+from fedparity.method import answer as client
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.answer import Lane
+from fedparity.run.driver import Run
+from fedparity.run.experiment import Experiment
+from fedparity.workers import Job
 
 SAMPLING = "drawing the cohort"
 PLANNING = "planning batches"

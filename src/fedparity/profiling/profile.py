@@ -7,15 +7,15 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedparity.core.client import Down
-from fedparity.core.experiment import Experiment
-from fedparity.core.given import is_rule
-from fedparity.core.run import PAUSE, Run
-from fedparity.core.state import RunState
-from fedparity.engines.setup import intraop
+from fedparity.engines.engine import intraop
+from fedparity.method.answer import Down
 from fedparity.profiling.advice import CHECKPOINT, EVALUATION, LOG, advice
 from fedparity.profiling.clock import Clock, watched
 from fedparity.profiling.places import places
+from fedparity.records.state import RunState
+from fedparity.run.driver import PAUSE, Run
+from fedparity.run.experiment import Experiment
+from fedparity.run.given import is_rule
 
 WARM_UP = 2
 """Rounds that are not counted: the first ones allocate."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedparity.core.result import Result
 from fedparity.metrics import ClientFrame, LevellingDown
+from fedparity.records.result import Result
 from fedparity.reports.numbers import (
     BY_TRAINING,
     CAPPED,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedparity.core.result import Result
-from fedparity.core.rundir import RunDir
+from fedparity.records.result import Result
+from fedparity.records.rundir import RunDir
 from fedparity.reports import numbers
 from fedparity.reports.findings import cautions, divergences, headlines, levelling, weights
 from fedparity.reports.numbers import (

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from fedparity.core.divergence import RULE
-from fedparity.core.result import Result
 from fedparity.metrics import SUMMARIES, ClientFrame
+from fedparity.records.divergence import RULE
+from fedparity.records.result import Result
 
 CAPPED, BY_TRAINING = "~", "t"
 """Marks of an L*: the client was still improving alone, or has no validation example."""

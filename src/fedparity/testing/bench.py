@@ -10,20 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedparity.core import lstar
-from fedparity.core.algorithm import Replies
-from fedparity.core.client import Down
-from fedparity.core.experiment import Experiment
-from fedparity.core.part import Part
-from fedparity.core.seeds import generator
-from fedparity.core.solver import Solver
-from fedparity.core.state import ClientStore
-from fedparity.core.task import Classification, Task
+from fedparity.clients.simulated import Simulation
+from fedparity.clients.store import ClientStore
 from fedparity.data import Federation
-from fedparity.engines import auto
-from fedparity.engines.setup import Setup
-from fedparity.engines.simulation import Simulation
-from fedparity.models import mlp
+from fedparity.engines import choice
+from fedparity.engines.engine import Setup
+from fedparity.learning.models import mlp
+from fedparity.learning.seeds import generator
+from fedparity.learning.solver import Solver
+from fedparity.learning.task import Classification, Task
+from fedparity.method.algorithm import Replies
+from fedparity.method.answer import Down
+from fedparity.method.part import Part
+from fedparity.run import lstar
+from fedparity.run.experiment import Experiment
 
 Flat = dict[str, Tensor]
 
@@ -85,7 +85,7 @@ class Bench:
         if any("lstar" in part.reads for part in setup.algorithm.parts):
             setup = replace(setup, lstar=self._lstar(setup))
         self.setup = setup
-        self.engine = auto.make(setup, experiment.choice.name, experiment.chunk)
+        self.engine = choice.make(setup, experiment.choice.name, experiment.chunk)
         self.context = experiment.context(self.x)
         self.restart()
 

@@ -18,13 +18,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fedparity.core.algorithm import Replies
-from fedparity.core.client import Down
-from fedparity.core.experiment import Experiment
-from fedparity.core.part import Part
-from fedparity.core.run import Silent
-from fedparity.engines.setup import intraop
+from fedparity.engines.engine import intraop
 from fedparity.errors import InputError
+from fedparity.method.algorithm import Replies
+from fedparity.method.answer import Down
+from fedparity.method.part import Part
+from fedparity.run.driver import Silent
+from fedparity.run.experiment import Experiment
 from fedparity.testing.bench import Bench, Flat, Trial
 
 ROUNDING = 1e-12

@@ -1,0 +1,83 @@
+"""An algorithm explained: what it sends, what the server learns, what can be set."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedparity.catalogue.settings import settings_of, summary_line, value_text
+from fedparity.catalogue.traffic import Amount, Traffic, traffic
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.part import HOOKS, Part
+from fedparity.recipes import algorithm as read
+
+
+def explain(text: str, parameters: int, console: Console) -> None:
+    """Print the explanation of an algorithm for a model of so many parameters."""
+    algorithm = read(text)
+    sent = traffic(algorithm)
+    console.print(escape(text), style="bold")
+    if not algorithm.parts:
+        console.print("FedAvg: clients train, the server averages; no part is added.")
+    for line in _lines(algorithm, sent, parameters):
+        console.print(escape(line), highlight=False)
+    for part in algorithm.parts:
+        _explain_part(part, console)
+
+
+def _lines(algorithm: Algorithm, sent: Traffic, d: int) -> list[str]:
+    if not sent.shares_model:
+        return ["", "No federation: nothing is sent, every client keeps its own model."]
+    phases = ", ".join(sent.exchanges)
+    lines = [
+        "",
+        f"Exchanges a round: {len(sent.exchanges)} ({phases})",
+        f"Sent to a client:  {_amount(sent.extra_down, d)}",
+        f"Sent by a client:  {_amount(sent.extra_up, d)}",
+        f"The server learns of one client: {learns(algorithm)}",
+    ]
+    if any("lstar" in part.reads for part in algorithm.parts):
+        lines.append("Before the first round each client finds its best loss alone, L*; not sent")
+    return lines
+
+
+def learns(algorithm: Algorithm) -> str:
+    """Return what the server learns of one client from all parts together."""
+    found = dict.fromkeys(
+        thing.strip()
+        for part in algorithm.parts
+        for thing in part.learns.replace(" and ", ", ").split(",")
+    )
+    return ", ".join(found) or Part.learns
+
+
+def _amount(extra: Amount, d: int) -> str:
+    total = Amount(models=1) + extra
+    if total.layers:
+        return f"{total}, in floats"
+    floats = total.models * d + total.scalars
+    return f"{total} floats; with d = {d:,}: {floats:,} ({4 * floats / 1e6:.2f} MB)"
+
+
+def _explain_part(part: Part, console: Console) -> None:
+    hooks = ", ".join(hook for hook in HOOKS if hook in part.hooks)
+    console.print()
+    paper = f" ({part.paper})" if part.paper.strip("-") else ""
+    console.print(f"[bold]{part.name}[/bold]{escape(paper)}", highlight=False)
+    console.print(escape(summary_line(type(part))), highlight=False)
+    console.print(escape(f"Equalises: {part.equalises}. Active hooks: {hooks}."), highlight=False)
+    settings = settings_of(type(part))
+    if not settings:
+        return
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    view.add_column("setting", no_wrap=True)
+    view.add_column("allowed", overflow="fold", max_width=24)
+    view.add_column("meaning", overflow="fold")
+    for setting in settings:
+        here = getattr(part, setting.name)
+        usual = "" if here == setting.default else f" (default {value_text(setting.default)})"
+        cells = (f"{setting.name}={value_text(here)}{usual}", setting.allowed, setting.meaning)
+        view.add_row(*(escape(cell) for cell in cells))
+    console.print(view)

@@ -1,0 +1,180 @@
+"""The lists of what there is, made from the tables that the grammar reads.
+
+``fedparity list KIND`` prints them, and the README's table of methods is one of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedparity.catalogue.settings import Setting, settings_of, summary_line, value_text
+from fedparity.catalogue.traffic import traffic
+from fedparity.data import DATASETS, PARTITIONS, data_dir
+from fedparity.errors import unknown
+from fedparity.learning import models
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.part import HOOKS, Part
+from fedparity.metrics import SUMMARIES
+from fedparity.parts import PARTS, Uniform
+from fedparity.recipes import RECIPES
+from fedparity.records.divergence import RULE
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of words, to be printed or written as Markdown."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, without the note."""
+        lines = [self.columns, ("---",) * len(self.columns), *self.rows]
+        cells = [[cell.replace("|", "\\|").replace("\n", "<br>") for cell in row] for row in lines]
+        return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+    def show(self, console: Console) -> None:
+        """Print the table and its note."""
+        view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for place, column in enumerate(self.columns):
+            view.add_column(column, overflow="fold", no_wrap=place == 0)
+        for row in self.rows:
+            view.add_row(*(escape(cell) for cell in row))
+        console.print(view)
+        if self.note:
+            console.print(escape(self.note), style="dim")
+
+
+def algorithms() -> Listing:
+    """List what can be named as an algorithm by itself, with what it costs and claims."""
+    rows = [_algorithm_row(name, parts, paper) for name, parts, paper in sorted(_algorithms())]
+    return Listing(
+        ("name", "what it equalises", "exchanges", "extra up", "extra down", "paper"),
+        tuple(rows),
+        "Exchanges a round, and bytes a client and round on top of FedAvg's 4d each way, d being "
+        "the parameters; with default settings. Any of these, and any part, combine by '+'.",
+    )
+
+
+def _algorithms() -> Iterable[tuple[str, tuple[Part, ...], str]]:
+    wrapped: set[type[Part]] = {Uniform}  # parts that a recipe names with their own defaults
+    for name, recipe in RECIPES.items():
+        parts = recipe.parts()
+        own = [part for part in parts if not isinstance(part, Uniform)]
+        if len(own) == 1 and own[0] == type(own[0])():
+            wrapped.add(type(own[0]))
+        yield name, parts, recipe.paper
+    for name, part in PARTS.items():
+        if part not in wrapped:
+            yield name, (part(),), part.paper
+
+
+def _algorithm_row(name: str, parts: tuple[Part, ...], paper: str) -> tuple[str, ...]:
+    sent = traffic(Algorithm(parts, name))
+    equal = ", ".join(part.equalises for part in parts if part.equalises != "nothing")
+    if not sent.shares_model:
+        return name, equal or "-", "0", "-4d", "-4d", paper
+    exchanges = str(len(sent.exchanges))
+    return name, equal or "-", exchanges, sent.extra_up.bytes(), sent.extra_down.bytes(), paper
+
+
+def parts() -> Listing:
+    """List the parts: what each does in a round, and its settings."""
+    return Listing(
+        ("name", "what it does", "hooks", "settings"),
+        tuple(
+            (name, summary_line(part), ", ".join(_hooks(part())), _short(settings_of(part)))
+            for name, part in PARTS.items()
+        ),
+        "Settings with their defaults; 'fedparity explain NAME' tells meaning and range.",
+    )
+
+
+def _hooks(part: Part) -> list[str]:
+    return [hook for hook in HOOKS if hook in part.hooks]
+
+
+def datasets() -> Listing:
+    """List the datasets, and which of them are read from the data folder."""
+    return Listing(
+        ("name", "what it is", "from", "settings"),
+        tuple(
+            (name, summary_line(make), _source(make), _long(settings_of(make)))
+            for name, make in DATASETS.items()
+        ),
+        f"The data folder is --data-dir, else $FEDPARITY_DATA, else the cache; now {data_dir()}.",
+    )
+
+
+def _source(make: Callable[..., object]) -> str:
+    return "data folder" if "data_dir" in inspect.signature(make).parameters else "built in"
+
+
+def partitions() -> Listing:
+    """List the ways to deal a dataset to clients."""
+    return Listing(
+        ("name", "how examples are dealt", "settings"),
+        tuple(
+            (name, summary_line(scheme), _long(settings_of(scheme)))
+            for name, scheme in PARTITIONS.items()
+        ),
+    )
+
+
+def known_models() -> Listing:
+    """List the models that have a name."""
+    return Listing(
+        ("name", "what it is", "settings"),
+        tuple(
+            (name, summary_line(make), _long(settings_of(make)))
+            for name, make in models.MODELS.items()
+        ),
+        "A model of your own is named by its import path: --model mypackage.nets:small",
+    )
+
+
+def metrics() -> Listing:
+    """List the summaries of a federation."""
+    return Listing(
+        ("name", "definition", "better"),
+        tuple((name, s.definition, s.better or "-") for name, s in SUMMARIES.items()),
+        "Those that say which direction is better can be given to --keep and --stop-metric. "
+        f"A run is marked as {RULE}.",
+    )
+
+
+def _short(settings: list[Setting]) -> str:
+    return ", ".join(f"{s.name}={value_text(s.default)}" for s in settings) or "-"
+
+
+def _long(settings: list[Setting]) -> str:
+    return "\n".join(f"{_written(s)}: {s.allowed}" for s in settings) or "-"
+
+
+def _written(setting: Setting) -> str:
+    return setting.name if setting.required else f"{setting.name}={value_text(setting.default)}"
+
+
+KINDS: dict[str, Callable[[], Listing]] = {
+    "algorithms": algorithms,
+    "parts": parts,
+    "datasets": datasets,
+    "partitions": partitions,
+    "models": known_models,
+    "metrics": metrics,
+}
+
+
+def listing(kind: str) -> Listing:
+    """Return the list of a kind, such as ``algorithms``."""
+    if kind not in KINDS:
+        raise unknown("list", kind, KINDS)
+    return KINDS[kind]()

@@ -1,0 +1,132 @@
+"""The door to simulated clients: drop-out, client state and refused replies are handled here."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedparity.clients.door import Door
+from fedparity.clients.store import ClientStore
+from fedparity.data import Split
+from fedparity.engines.engine import Engine, rows_of
+from fedparity.engines.evaluation import Values, by_client
+from fedparity.errors import DivergedError
+from fedparity.method.algorithm import Replies
+from fedparity.method.answer import Down, Up
+
+PERSONAL_FLOATS = 1 << 25
+"""Numbers of personal parameters held at once while evaluating."""
+
+
+class Simulation(Door):
+    """Clients in this process, behind the one function ``ask``."""
+
+    def __init__(
+        self, engine: Engine, store: ClientStore, drop: float = 0.0, min_replies: int = 1
+    ) -> None:
+        super().__init__(engine.setup.seed, drop, min_replies)
+        self.engine, self.store = engine, store
+
+    def ask(self, down: Down, cohort: Tensor) -> Replies:
+        """Return the answers of those of the cohort who do not drop out, by ascending id."""
+        asked = np.sort(cohort.numpy())
+        clients = asked[~self._dropped(down, asked)] if self.drop else asked
+        self._record(down.round, asked, clients)
+        if len(clients) < self.min_replies:
+            return self._nobody(down)
+        if len(clients) < len(asked):
+            present = torch.from_numpy(np.searchsorted(asked, clients))
+            down = replace(down, each=rows_of(down.each, present))
+        states = self.store.gather(clients)
+        buffers = states["buffers"]["b"] if "buffers" in states else down.buffers
+        up = self.engine.ask(down, clients, buffers, states)
+        steps = torch.from_numpy(self.engine.setup.lengths(clients))
+        ids = torch.from_numpy(clients)
+        if up.deltas is None or up.buffers is None:
+            empty = down.x.new_zeros(len(clients), 0)
+            return Replies(ids, steps, up.reports, empty, empty)
+        return self._received(down, up, ids, steps)
+
+    def _received(self, down: Down, up: Up, ids: Tensor, steps: Tensor) -> Replies:
+        """Keep new client states and leave out updates that are not finite."""
+        assert up.deltas is not None
+        assert up.buffers is not None
+        states = dict(up.states)
+        sent = up.buffers
+        if "buffers" in self.store.fresh:
+            states["buffers"] = {"b": up.buffers}
+            sent = up.buffers[:, :0]
+        finite = finite_rows(up)
+        if finite.all():
+            self.store.scatter(ids.numpy(), states)
+            return Replies(ids, steps, up.reports, up.deltas, sent)
+        rows = torch.from_numpy(finite)
+        names = self.engine.setup.federation.names
+        for client in ids[~rows].tolist():
+            self.attendance.failed[client] = "what it sent is not finite"
+        first = names[int(ids[~rows][0])]
+        if not finite.any():
+            raise DivergedError(
+                f"round {down.round}: every update is infinite or NaN (first: client '{first}'): "
+                f"lower the learning rate (now {down.lr:g}) or clip gradients"
+            )
+        warnings.warn(f"the update of client '{first}' is not finite and left out", stacklevel=2)
+        self.attendance.answered = ids[rows].tolist()
+        if finite.sum() < self.min_replies:
+            return self._nobody(down)
+        kept = {p: {k: v[rows] for k, v in t.items()} for p, t in states.items()}
+        self.store.scatter(ids[rows].numpy(), kept)
+        reports = {p: {k: v[rows] for k, v in t.items()} for p, t in up.reports.items()}
+        return Replies(ids[rows], steps[rows], reports, up.deltas[rows], sent[rows])
+
+    def evaluate(self, down: Down, split: str) -> dict[str, Values]:
+        """Return loss and metrics of every client, for the shared and any personal model."""
+        setup = self.engine.setup
+        data: Split = getattr(setup.federation, split)
+        found = {"global": by_client(self.engine.measure(down.x, down.buffers, data), data)}
+        if setup.algorithm.having("personal") or "buffers" in self.store.fresh:
+            found["personal"] = self._evaluate_personal(down, split)
+        return found
+
+    def _evaluate_personal(self, down: Down, split: str) -> Values:
+        everyone = np.arange(len(self.engine.setup.federation))
+        rows = max(1, PERSONAL_FLOATS // self.engine.setup.layout.size)
+        pieces: list[Values] = []
+        for start in range(0, len(everyone), rows):
+            clients = everyone[start : start + rows]
+            states = self.store.gather(clients)
+            params = self.engine.personal(down, clients, states)
+            buffers = (
+                states["buffers"]["b"]
+                if "buffers" in states
+                else down.buffers.expand(len(clients), -1)
+            )
+            pieces.append(self.engine.evaluate_own(split, clients, params, buffers))
+        keys = dict.fromkeys(key for piece in pieces for key in piece)
+        missing = [np.full(min(rows, len(everyone) - i * rows), np.nan) for i in range(len(pieces))]
+        return {
+            key: np.concatenate([p.get(key, m) for p, m in zip(pieces, missing, strict=True)])
+            for key in keys
+        }
+
+    def close(self) -> None:
+        """Give back what the engine holds."""
+        self.engine.close()
+
+
+def finite_rows(up: Up) -> npt.NDArray[np.bool_]:
+    """Tell which clients' updates and reports are all finite numbers."""
+    assert up.deltas is not None
+    # Sums are far cheaper than to look at every number, and numpy than torch on few of them.
+    sums = up.deltas.sum(1) if up.sums is None else up.sums
+    found: npt.NDArray[np.bool_] = np.isfinite(sums.detach().numpy())
+    if not found.all():
+        found = up.deltas.isfinite().all(1).numpy()
+    for value in (v for report in up.reports.values() for v in report.values()):
+        found &= np.isfinite(value.detach().numpy().reshape(len(found), -1)).all(1)
+    return found

@@ -1,0 +1,179 @@
+"""What every engine works on."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+from torch import Tensor, nn
+
+from fedparity.data import Federation, Split
+from fedparity.engines.evaluation import blocks, joined, measure_block
+from fedparity.errors import FedparityError
+from fedparity.learning.layout import Layout
+from fedparity.learning.seeds import Keys, seeds_for
+from fedparity.learning.solver import Solver
+from fedparity.learning.task import Task
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.answer import Down, Named, Up
+from fedparity.method.part import Tensors
+
+Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
+T = TypeVar("T")
+_SAY = threading.Lock()
+"""Held by the run that decides how many threads numpy has."""
+FILLS_A_CORE = 1_000_000
+"""Parameters times examples of a step from which arithmetic, not Python, is its cost."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A federation, a task and an algorithm, ready to be computed."""
+
+    federation: Federation
+    task: Task
+    module: nn.Module
+    layout: Layout
+    algorithm: Algorithm
+    solver: Solver
+    seed: int
+    rounds: int
+    """Rounds of the whole run."""
+    lstar: Tensor | None = None
+    """The best loss of every client alone, ``[K]``."""
+    local_buffers: bool = False
+    """Whether buffers stay on the clients."""
+    places: Ids | None = None
+    """The clients' places in the whole federation, where this is a piece of it: seeds are
+    addressed by them."""
+
+    def lengths(self, clients: Ids) -> Ids:
+        """Return the local steps of these clients; one where a part makes the update itself."""
+        return self._lengths[clients]
+
+    @cached_property
+    def _lengths(self) -> Ids:
+        sizes = self.federation.train.sizes
+        return self.solver.lengths(sizes) if self.algorithm.trains else np.ones_like(sizes)
+
+    def progress(self, down: Down) -> float:
+        """Return the share of the run's rounds that is done with this one."""
+        return down.round / self.rounds
+
+    def seeds(self, down: Down, clients: Ids, purpose: str) -> Keys:
+        """Return the clients' seeds of a round."""
+        places = clients if self.places is None else self.places[clients]
+        return seeds_for(self.seed, purpose, down.round, places)
+
+
+def fills_a_core(setup: Setup) -> bool:
+    """Tell whether a step of a middling client is worth a core of its own."""
+    batch = setup.solver.batch or int(np.median(setup.federation.train.sizes))
+    return setup.layout.size * batch >= FILLS_A_CORE
+
+
+def known_lstar(setup: Setup) -> Tensor:
+    """Return every client's L*, or say that nobody computed it."""
+    if setup.lstar is None:
+        raise FedparityError(
+            "a part reads c.lstar, but L* was not computed: lstar must not be 'none'"
+        )
+    return setup.lstar
+
+
+class Engine:
+    """Computes the client side of an exchange for a cohort."""
+
+    name = "engine"
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+
+    def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
+        """Return the stacked answers of ``clients``, whose states and buffers are stacked alike.
+
+        Their ids ascend.
+        """
+        raise NotImplementedError
+
+    def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
+        """Return ``[m, d]``: the parameters each client would really use."""
+        raise NotImplementedError
+
+    def measure(self, x: Tensor, buffers: Tensor, split: Split) -> dict[str, Tensor]:
+        """Return loss and metrics of every example of a split at the shared parameters."""
+        work = blocks(split.x)
+
+        def one(block: int, module: nn.Module) -> dict[str, Tensor]:
+            rows = work[block]
+            return measure_block(self.setup.task, module, split.x[rows], split.y[rows])
+
+        return joined(self.at_modules(len(work), one, x, buffers))
+
+    def at_modules(
+        self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
+    ) -> list[T]:
+        """Return ``one(piece, module)`` of every piece of work, with the module so set."""
+        raise NotImplementedError
+
+    def evaluate_own(
+        self, split: str, clients: Ids, params: Tensor, buffers: Tensor
+    ) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+        """Return loss and metrics of every client at its own parameters."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back what the engine holds."""
+
+
+def altered(layer: nn.Module) -> bool:
+    """Tell whether a layer has hooks, or a ``forward`` that is not of its class."""
+    before = layer._forward_pre_hooks or layer._backward_pre_hooks
+    after = layer._forward_hooks or layer._backward_hooks
+    return bool(before or after or "forward" in vars(layer))
+
+
+def rows_of(tree: Mapping[str, Tensors], rows: Tensor | slice | int) -> Named:
+    """Return the given rows of every tensor of a tree."""
+    return {part: {k: v[rows] for k, v in tensors.items()} for part, tensors in tree.items()}
+
+
+def join(trees: list[Named], stack: bool) -> Named:
+    """Join the same tree of several lanes along the client dimension."""
+    together = torch.stack if stack else torch.cat
+    return {
+        part: {key: together([tree[part][key] for tree in trees]) for key in tensors}
+        for part, tensors in trees[0].items()
+    }
+
+
+@contextmanager
+def intraop(threads: int) -> Iterator[None]:
+    """Run with this many threads inside an operation, and put the old number back.
+
+    Numpy's number is the whole process's: of runs side by side the first has a say.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with ExitStack() as stack:
+            if _SAY.acquire(blocking=False):
+                stack.callback(_SAY.release)
+                stack.enter_context(_blas().limit(limits=threads))
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """Return numpy's linear algebra, whose threads spin where only one has work."""
+    return ThreadpoolController().select(user_api="blas")

@@ -1,0 +1,178 @@
+r"""A chain of linear layers and activations: batched matrix products, written out.
+
+Such models (linear, mlp, and a user's own of the same kind) are the ones for which stacking pays
+most and for which lifting and recording cost most: one product of matrices a layer, a direction and
+a client is all there is to do. With :math:`X` what a layer reads and :math:`G` the slope of the
+losses in what it gives,
+
+.. math:: \nabla W = G^\top X, \qquad \nabla b = G^\top 1, \qquad G \leftarrow G W
+
+The lifted model with autograd is the oracle of these lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from fedparity.engines.engine import Setup, altered
+from fedparity.engines.kernels.gradients import Pieces
+from fedparity.engines.kernels.matmul import plus_product, product
+from fedparity.learning.task import Slope, slope_of, takes_any_layout
+
+aten = torch.ops.aten
+BACKWARD: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
+    nn.ReLU: lambda g, out: aten.threshold_backward(g, out, 0),
+    nn.Tanh: lambda g, out: aten.tanh_backward(g, out),
+    nn.Sigmoid: lambda g, out: aten.sigmoid_backward(g, out),
+    nn.Softmax: lambda g, out: aten._softmax_backward_data(g, out, -1, out.dtype),
+}
+"""Activations whose slope is known from what they give."""
+NARROW = 64
+"""Outputs below which a product is faster the other way round, with examples along its rows."""
+
+
+class Chain:
+    """The layers of a model that is a chain, for a stack of clients."""
+
+    def __init__(self, layers: list[nn.Module], slope: Slope, as_it_lies: bool = False) -> None:
+        self.layers, self.slope, self.as_it_lies = layers, slope, as_it_lies
+
+    @staticmethod
+    def of(setup: Setup) -> Chain | None:
+        """Return the chain of an experiment, or None if model, loss or parts want more."""
+        slope = slope_of(setup.task)
+        layers = leaves(setup.module)
+        hooked = any(map(setup.algorithm.having, ("loss", "second", "judge")))
+        if slope is None or layers is None or hooked:
+            return None
+        own = [id(p) for layer in layers for p in layer.parameters()]
+        if own != [id(p) for p in setup.module.parameters()]:  # tied, or not of a layer
+            return None
+        if len(setup.federation.shape) > 1 and not isinstance(layers[0], nn.Flatten):
+            return None
+        return Chain(layers, slope, takes_any_layout(setup.task))
+
+    @torch.no_grad()
+    def outputs(self, parameters: Pieces, x: Tensor) -> Tensor:
+        """Return the outputs ``[m, B, o]`` of every client at its own parameters."""
+        return self._through(parameters, x)[-1]
+
+    @torch.no_grad()
+    def gradient(
+        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor | None
+    ) -> Pieces:
+        """Return the gradient of the sum of losses by slot, each times its ``share [m, B]``."""
+        found = list(parameters)
+        for place, bias, g, read in self._backward(parameters, x, target, share):
+            found[place] = product(g.mT, read.mT)
+            if bias:
+                found[place + 1] = g.sum(1)
+        return tuple(found)
+
+    @torch.no_grad()
+    def descend(
+        self,
+        parameters: Pieces,
+        x: Tensor,
+        target: Tensor,
+        share: Tensor,
+        lr: float,
+        in_place: bool = True,
+    ) -> Pieces:
+        """Take the step ``- lr * gradient``, without storing the gradient; return where it leads.
+
+        Not ``in_place``, the parameters may be those of a model that all clients share.
+        """
+        found = list(parameters)
+        for place, bias, g, read in self._backward(parameters, x, target, share):
+            weight = parameters[place]
+            found[place] = weight if in_place else weight.new_empty(weight.shape)
+            plus_product(weight, g.mT, read.mT, -lr, out=found[place])
+            if bias:
+                out = parameters[place + 1] if in_place else None
+                found[place + 1] = torch.sub(parameters[place + 1], g.sum(1), alpha=lr, out=out)
+        return tuple(found)
+
+    def _backward(
+        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor | None
+    ) -> Iterator[tuple[int, bool, Tensor, Tensor]]:
+        """Yield, last layer first, the slot of its weight, whether a bias follows, G and X."""
+        seen = self._forward(parameters, x)
+        g = self.slope(seen[-1], target)
+        if share is not None:
+            g.mul_(share[..., None])
+        place = len(parameters)
+        for depth in range(len(self.layers) - 1, -1, -1):
+            layer = self.layers[depth]
+            if isinstance(layer, nn.Linear):
+                bias = layer.bias is not None
+                place -= 2 if bias else 1
+                below = product(g, parameters[place].mT) if place else g
+                yield place, bias, g, seen[depth]
+                g = below
+            elif type(layer) in BACKWARD and place:
+                g = BACKWARD[type(layer)](g, seen[depth + 1])
+
+    def _forward(self, parameters: Pieces, x: Tensor) -> list[Tensor]:
+        """Return what a step's backward pass needs; a name of its own to be watched by."""
+        return self._through(parameters, x)
+
+    def _through(self, parameters: Pieces, x: Tensor) -> list[Tensor]:
+        """Return what every layer reads, and what the last one gives."""
+        seen, place = [x], 0
+        for layer in self.layers:
+            if isinstance(layer, nn.Linear):
+                bias = None if layer.bias is None else parameters[place + 1]
+                x = affine(x, parameters[place], bias)
+                place += 1 if bias is None else 2
+            elif isinstance(layer, nn.Flatten):
+                x = x if x.dim() == 3 else x.flatten(2)
+            else:
+                x = layer(x)
+            seen.append(x)
+        return seen
+
+
+class Standing(nn.Module):
+    """A chain that stands at given parameters, as a model to evaluate."""
+
+    def __init__(self, chain: Chain, parameters: Pieces) -> None:
+        super().__init__()
+        self.chain, self.at = chain, tuple(parameter[None] for parameter in parameters)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.chain.outputs(self.at, x[None])[0]
+        return found if self.chain.as_it_lies else found.contiguous()
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return ``x W^T + b`` of every client, ``[m, B, o]``."""
+    if weight.shape[1] < min(NARROW, x.shape[1]):
+        return product(weight, x, None if bias is None else bias[:, :, None]).mT
+    return product(x, weight, None if bias is None else bias[:, None])
+
+
+def leaves(module: nn.Module) -> list[nn.Module] | None:
+    """Return the layers of a sequence of known ones in the order they apply, else None."""
+    if type(module) is not nn.Sequential or altered(module):
+        return None
+    found: list[nn.Module] = []
+    for child in module:
+        inner = leaves(child) if type(child) is nn.Sequential else [child]
+        if inner is None or not all(map(_known, inner)):
+            return None
+        found += inner
+    return found if len({id(layer) for layer in found}) == len(found) > 0 else None
+
+
+def _known(layer: nn.Module) -> bool:
+    if altered(layer):
+        return False
+    if type(layer) is nn.Flatten:
+        return (layer.start_dim, layer.end_dim) == (1, -1)
+    if type(layer) is nn.Softmax:
+        return layer.dim == -1
+    return type(layer) in (nn.Linear, nn.Identity, *BACKWARD)

@@ -1,0 +1,180 @@
+"""The reference engine: clients one after another, or side by side on the cores.
+
+Every client is computed with one intra-op thread at a desk of its own, so the bits do not depend on
+how many run at once. Where convolutions read a full batch that is more than a worker's share, all
+workers share the blocks of each client instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedparity.data import Split
+from fedparity.engines.blame import blame
+from fedparity.engines.engine import Engine, Ids, Setup, fills_a_core, join, rows_of
+from fedparity.engines.evaluation import Values, block_rows, joined, measure
+from fedparity.engines.reference.lane import OneClient, gradient_blocks
+from fedparity.engines.reference.workspace import Desk, suits_channels_last
+from fedparity.errors import ClientError, InputError
+from fedparity.method import answer as client_side
+from fedparity.method.answer import Down, Named, Up
+from fedparity.workers import Crew, cores
+
+T = TypeVar("T")
+
+
+class LoopEngine(Engine):
+    """Clients one after another, or in parallel on the cores where the work is worth it."""
+
+    name = "loop"
+
+    def __init__(self, setup: Setup, workers: int | None = None, random: bool = False) -> None:
+        super().__init__(setup)
+        self.random = random
+        wanted = 1 if random else workers or self._workers()
+        last = suits_channels_last(setup.module, setup.federation.train.x[:2])
+        self.crew = Crew([Desk(setup.module, setup.layout, last) for _ in range(wanted)])
+        # Full batches may be worked on by the whole crew, around a desk of its own.
+        self._desk = Desk(setup.module, setup.layout, last)
+        self._head = Crew([self._desk])
+
+    def _workers(self) -> int:
+        return min(cores(), len(self.setup.federation)) if fills_a_core(self.setup) else 1
+
+    def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
+        together = down.phase == "train" and self._together(clients)
+
+        def one(row: int, desk: Desk) -> Up:
+            crew = self.crew if together else None
+            lane = OneClient(self.setup, desk, _row(down, row), int(clients[row]), crew)
+            with self._randomness(down, int(clients[row])):
+                own = buffers[row] if buffers.dim() == 2 else buffers
+                if down.phase == "probe":
+                    return client_side.probe(lane, _row(down, row), own, rows_of(states, row))
+                return client_side.train(lane, _row(down, row), own, rows_of(states, row))
+
+        done = self._each(len(clients), one, down, clients, together)
+        reports = join([up.reports for up in done], stack=True)
+        if down.phase == "probe":
+            return Up(reports)
+        deltas = torch.stack([up.deltas for up in done if up.deltas is not None])
+        ended = torch.stack([up.buffers for up in done if up.buffers is not None])
+        return Up(reports, deltas, ended, join([up.states for up in done], stack=True))
+
+    def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
+        def one(row: int, desk: Desk) -> Tensor:
+            lane = OneClient(self.setup, desk, down, int(clients[row]))
+            return client_side.personal(lane, down, rows_of(states, row))
+
+        return torch.stack(self._each(len(clients), one, down, clients))
+
+    def at_modules(
+        self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
+    ) -> list[T]:
+        def placed(piece: int, desk: Desk) -> T:
+            desk.place(x)
+            desk.place_buffers(buffers)
+            return one(piece, desk.module)
+
+        return self.crew.run(count, placed)
+
+    def measure(self, x: Tensor, buffers: Tensor, split: Split) -> dict[str, Tensor]:
+        """Measure each client by itself, so that its numbers are those of a site that has it alone.
+
+        Modules are set once for about as many examples as other engines measure in a block.
+        """
+        groups = _groups(split)
+
+        def one(group: int, module: nn.Module) -> dict[str, Tensor]:
+            data = (split.aligned(client) for client in groups[group])
+            return joined([measure(self.setup.task, module, *client) for client in data])
+
+        return joined(self.at_modules(len(groups), one, x, buffers))
+
+    def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
+        data = getattr(self.setup.federation, split)
+
+        def one(row: int, desk: Desk) -> dict[str, float]:
+            inputs, target = data.aligned(int(clients[row]))
+            desk.place(params[row])
+            desk.place_buffers(buffers[row])
+            found = measure(self.setup.task, desk.module, inputs, target)
+            return {key: float(value.double().mean()) for key, value in found.items()}
+
+        rows = self.crew.run(len(clients), one)
+        keys = dict.fromkeys(key for row in rows for key in row)
+        return {key: np.asarray([row.get(key, np.nan) for row in rows]) for key in keys}
+
+    def close(self) -> None:
+        self.crew.close()
+
+    def _together(self, clients: Ids) -> bool:
+        """Tell whether one client is more than a worker's share, so that all work on each."""
+        sizes = self.setup.federation.train.sizes[clients]
+        largest = int(sizes.max())
+        shared = len(gradient_blocks(self.setup, self._desk, largest)) >= 2 * self.crew.size > 2
+        return shared and self.setup.algorithm.trains and largest * self.crew.size > sizes.sum()
+
+    def _each(
+        self,
+        count: int,
+        one: Callable[[int, Desk], T],
+        down: Down,
+        clients: Ids,
+        together: bool = False,
+    ) -> list[T]:
+        def guarded(row: int, desk: Desk) -> T:
+            try:
+                return one(row, desk)
+            except (InputError, ClientError):
+                raise
+            except Exception as error:
+                name = self.setup.federation.names[int(clients[row])]
+                raise blame(error, down, f"client '{name}'") from error
+
+        return (self._head if together else self.crew).run(count, guarded)
+
+    def _randomness(self, down: Down, client: int) -> Any:
+        """Let layers that draw random numbers draw from the client's own seed."""
+        if not self.random:
+            return nullcontext()
+        return seeded(int(self.setup.seeds(down, np.asarray([client]), "layers")[0]))
+
+
+class seeded:
+    """Run with torch's generator at a seed and put its state back."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def __enter__(self) -> None:
+        self.before = torch.get_rng_state()
+        torch.default_generator.manual_seed(self.seed)
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_rng_state(self.before)
+
+
+def _row(down: Down, row: int) -> Down:
+    if not down.each:
+        return down
+    each = {part: {k: v[row] for k, v in sent.items()} for part, sent in down.each.items()}
+    return Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
+
+
+def _groups(split: Split) -> list[list[int]]:
+    """Return the clients that have examples, in order, in groups of about a block."""
+    if not len(split):
+        return []
+    block = (split.offsets[:-1] // block_rows(split.x)).tolist()
+    found: dict[int, list[int]] = {}
+    for client, size in enumerate(split.sizes.tolist()):
+        if size:
+            found.setdefault(block[client], []).append(client)
+    return list(found.values())

@@ -1,0 +1,220 @@
+"""A lane of a single client: what the loop engine and a Flower node compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedparity.engines.engine import Setup, known_lstar
+from fedparity.engines.evaluation import block_rows, blocks, losses, mixes_examples
+from fedparity.engines.judging import judged, judged_block
+from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
+from fedparity.engines.reference.workspace import Desk
+from fedparity.learning.seeds import as_tensor
+from fedparity.method import answer as client_side
+from fedparity.method.answer import Down, Lane, Measured, Tree
+from fedparity.method.part import Fact
+from fedparity.workers import Crew
+
+BLOCK = 1 << 19
+"""Input numbers of one block of a full batch's gradient: a core reads them twice, from cache."""
+
+
+def gradient_blocks(setup: Setup, desk: Desk, size: int) -> list[slice]:
+    """Return the blocks of a full batch of this size, or nothing if it stays whole.
+
+    Blocks pay where convolutions keep much more than they read; a sum of blocks has other bits
+    than the whole, so those of all other models stay what they are.
+    """
+    algorithm = setup.algorithm
+    hooked = algorithm.having("loss") or algorithm.having("second")
+    if setup.solver.batch is not None or not desk.channels_last:
+        return []
+    if hooked or mixes_examples(setup.module):
+        return []
+    rows = block_rows(setup.federation.train.x, BLOCK)
+    return [slice(start, start + rows) for start in range(0, size, rows)]
+
+
+class OneClient(Lane):
+    """A lane of a single client."""
+
+    def __init__(
+        self, setup: Setup, desk: Desk, down: Down, client: int, crew: Crew[Desk] | None = None
+    ) -> None:
+        self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
+        self.setup, self.desk, self.client, self._down = setup, desk, client, down
+        self.progress = setup.progress(down)
+        self._rows = setup.federation.train.client(client)
+        size, ids = np.asarray([len(self._rows[1])]), np.asarray([client])
+        self.longest = int(setup.lengths(ids)[0])
+        self.n, self.steps = torch.tensor(int(size[0])), torch.tensor(self.longest)
+        self.seed = as_tensor(setup.seeds(down, ids, "client"))[0]
+        self.plan = (
+            self.solver.batches(setup.seeds(down, ids, "batches"), size)
+            if self.algorithm.takes_batches(down.phase)
+            else None
+        )
+        self._blocks = gradient_blocks(setup, desk, int(size[0]))
+        self._crew = crew if crew is not None else Crew([desk])
+
+    @cached_property
+    def _whole(self) -> tuple[Tensor, Tensor]:
+        return self.setup.federation.train.aligned(self.client)
+
+    @property
+    def x(self) -> Tensor:
+        """All its inputs, where passes over all of them need them."""
+        return self._whole[0]
+
+    @property
+    def y(self) -> Tensor:
+        """All its targets."""
+        return self._whole[1]
+
+    def spread(self, x: Tensor) -> Tensor:
+        return x
+
+    def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+
+    def running(self, step: int) -> Tensor | None:
+        return None
+
+    def begin(self, y: Tensor, buffers: Tensor) -> None:
+        self._anchor = y
+        self.desk.place(y)
+        self.desk.place_buffers(buffers)
+        self.desk.module.train()
+
+    def end(self) -> Tensor:
+        return self.desk.read_buffers()
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Return the examples of a step: exactly those, no padding."""
+        if self.plan is None:
+            return self.x, self.y
+        rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
+        inputs, target = self._rows
+        return inputs.index_select(0, rows), target.index_select(0, rows)
+
+    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
+        gradient, _ = self._gradient(step, tree, down)
+        if factor is not None:
+            gradient = torch._foreach_mul(gradient, factor)
+        descend(self.desk.parameters, gradient, down.lr)
+
+    def stand(self) -> Tensor:
+        return self.desk.read()
+
+    def update(self) -> Tensor:
+        return self.stand() - self._anchor
+
+    def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
+        self.desk.place(y)
+        found, second = self._gradient(step, tree, down)
+        return self.layout.join(found, torch.Size()), second
+
+    def _gradient(self, step: int, tree: Tree, down: Down) -> tuple[Pieces, Tensor]:
+        """Return the gradient by slot where the desk stands."""
+        if len(self._blocks) > 1:
+            return self._block_by_block(), self.desk.parameters[0].new_zeros(0)
+        desk, algorithm = self.desk, self.algorithm
+        inputs, target = self.batch(step)
+        output = desk.module(inputs)
+        losses = self.setup.task.losses(output, target)
+        more = {"inputs": inputs, "predict": self._predict, "augment": self.setup.task.augment}
+        losses = client_side.hooked_losses(
+            self, tree, down, losses, output, target, step=step, **more
+        )
+        second = (
+            self._second(losses, step, tree, down)
+            if algorithm.having("second")
+            else losses.new_zeros(0)
+        )
+        return gradient_of(losses.mean(), desk.parameters), second
+
+    def _block_by_block(self) -> Pieces:
+        """Return the gradient of a large full batch: the blocks' gradients, added in order."""
+        y = self.desk.parameters
+
+        def one(block: int, desk: Desk) -> Pieces:
+            if desk is not self.desk:
+                desk.copy(y)
+                desk.module.train()
+            rows = self._blocks[block]
+            each = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
+            return gradient_of(each.sum() / len(self.x), desk.parameters)
+
+        total = tuple(torch.zeros_like(parameter) for parameter in y)
+        for found in self._crew.stream(len(self._blocks), one):
+            torch._foreach_add_(total, found)
+        return total
+
+    def _predict(self, inputs: Tensor) -> Tensor:
+        """Return the output on other inputs, which leave no trace in the buffers."""
+        copies = {name: b.clone() for name, b in self.desk.module.named_buffers()}
+        output: Tensor = functional_call(self.desk.module, copies, (inputs,))
+        return output
+
+    def _second(self, losses: Tensor, step: int, tree: Tree, down: Down) -> Tensor:
+        part, c = client_side.views(self, "second", tree, down, step=step)[0]
+        start = part.second_from(self.layout)
+        found = losses.new_zeros(self.layout.size)
+        last = tuple(
+            parameter
+            for slot, parameter in zip(self.layout.slots, self.desk.parameters, strict=True)
+            if slot.start >= start
+        )
+        if last:
+            grads = gradient_of(part.second(losses, c).mean(), last, retain_graph=True)
+            found[start:] = self.layout.join(grads, torch.Size())
+        return found
+
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Measured:
+        found: dict[str, Tensor] = {}
+        if not reads:
+            return lambda: found
+        self.desk.place(y)
+        self.desk.place_buffers(buffers)
+        if "loss" in reads:
+            found["loss"] = self._judged_loss()
+        if "validation_loss" in reads:
+            inputs, target = self.setup.federation.validation.aligned(self.client)
+            found["validation_loss"] = (
+                self._loss(inputs, target) if len(inputs) else self._loss(self.x, self.y)
+            )
+        if "lstar" in reads:
+            found["lstar"] = known_lstar(self.setup)[self.client]
+        if "grad" in reads:
+            found["grad"] = self._full_gradient()
+        return lambda: found
+
+    def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
+        self.desk.place(y)
+        self.desk.place_buffers(buffers)
+        return self._judged_loss()
+
+    def _judged_loss(self) -> Tensor:
+        """Return the training loss as the algorithm judges it."""
+        return judged(self.setup, self.desk.module, self.x, self.y, self._down).mean()
+
+    def _loss(self, inputs: Tensor, target: Tensor) -> Tensor:
+        return losses(self.setup.task, self.desk.module, inputs, target).mean()
+
+    def _full_gradient(self) -> Tensor:
+        """Return the gradient of the training loss as the algorithm judges it."""
+        desk = self.desk
+        desk.module.eval()
+        total = desk.parameters[0].new_zeros(self.layout.size)
+        for rows in blocks(self.x):
+            each = judged_block(self.setup, desk.module, self.x[rows], self.y[rows], self._down)
+            grads = gradient_of(each.sum() / len(self.x), desk.parameters)
+            total += self.layout.join(grads, torch.Size())
+        return total

@@ -1,0 +1,279 @@
+"""Many small models at once: chunks of clients, each computed as one stack."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedparity.data import Split
+from fedparity.engines.blame import blame
+from fedparity.engines.engine import FILLS_A_CORE, Engine, Ids, Setup, join, rows_of
+from fedparity.engines.evaluation import Values
+from fedparity.engines.kernels.chain import Chain, Standing
+from fedparity.engines.stacked.batches import Batches, Group
+from fedparity.engines.stacked.in_place import FullBatches, reads_in_place
+from fedparity.engines.stacked.lane import Stack, Work
+from fedparity.engines.stacked.pooled import Passes
+from fedparity.engines.stacked.vectors import Slotted
+from fedparity.errors import ClientError, InputError
+from fedparity.method import answer as client_side
+from fedparity.method.answer import Down, Measured, Named, Up
+from fedparity.workers import Crew, Job, cores
+
+T = TypeVar("T")
+FLOATS = 1 << 25
+"""Numbers a chunk may hold at once (parameters, gradients and inputs of its clients)."""
+
+PLANNED = 1 << 20
+"""Examples in the plan of a round, or permuted for it, up to which all are planned at once."""
+
+VIEWS = 1 << 12
+"""Steps, or slots, of all chunks up to which they are laid out at once: each is a view or two."""
+
+
+class VmapEngine(Engine):
+    """Chunks of clients, of similar size where they are padded, each computed as one stack."""
+
+    name = "vmap"
+
+    def __init__(self, setup: Setup, chunk: int | None = None) -> None:
+        super().__init__(setup)
+        self.chunk = chunk or stack_width(setup)
+        self.chain = Chain.of(setup)
+        self.in_place = reads_in_place(setup)
+        self._step = setup.layout.size * _batch(setup)
+        sizes = setup.federation.train.sizes
+        self._equal = bool((sizes == sizes[0]).all())
+        # Lifting swaps parameters inside the module, so every worker has one of its own.
+        self.crew = Crew(
+            [replace(setup, module=copy.deepcopy(setup.module)) for _ in range(cores())]
+        )
+
+    def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
+        passes = self.facts(down, clients, buffers)
+        try:
+            return self._ask(down, clients, buffers, states, passes)
+        finally:
+            if passes is not None:
+                passes.call_off()
+
+    def _ask(
+        self, down: Down, clients: Ids, buffers: Tensor, states: Named, facts: Measured | None
+    ) -> Up:
+        order = self._order(clients)
+        if order is None:
+            return self._in_chunks(down, clients, buffers, states, facts)
+        rows, back = torch.from_numpy(order), torch.from_numpy(np.argsort(order))
+        down = replace(down, each=rows_of(down.each, rows))
+        facts = _of(facts, rows)
+        own = buffers[rows] if buffers.dim() == 2 else buffers
+        up = self._in_chunks(down, clients[order], own, rows_of(states, rows), facts)
+        deltas, ended, sums = (
+            None if found is None else found[back] for found in (up.deltas, up.buffers, up.sums)
+        )
+        return Up(rows_of(up.reports, back), deltas, ended, rows_of(up.states, back), sums)
+
+    def _order(self, clients: Ids) -> Ids | None:
+        """Return what puts similar sizes together; None if they stand so, or are read in place."""
+        if self.in_place or self._equal:
+            return None
+        order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
+        return None if (order[1:] > order[:-1]).all() else order
+
+    def _chunks(self, count: int) -> list[slice]:
+        """Return a cohort of so many in chunks."""
+        chunks = max(1, -(-count // self.chunk))
+        if not self.in_place:
+            chunks = max(chunks, min(self.crew.size, count * self._step // FILLS_A_CORE, count))
+        least, more = divmod(count, chunks)
+        ends = accumulate((least + (chunk < more) for chunk in range(chunks)), initial=0)
+        return [slice(*both) for both in pairwise(ends)]
+
+    def _in_chunks(
+        self,
+        down: Down,
+        clients: Ids,
+        buffers: Tensor,
+        states: Named,
+        facts: Measured | None,
+    ) -> Up:
+        """Return the answers of clients, in chunks of neighbours."""
+        chunks = self._chunks(len(clients))
+        deltas = down.x.new_empty(len(clients), len(down.x) if down.phase == "train" else 0)
+        sums = deltas.new_empty(len(clients))
+
+        def one(chunk: int, setup: Setup) -> Up:
+            who, work = chunks[chunk], works[chunk]
+            if down.phase == "train" and work.room is None:
+                work = work._replace(room=Slotted.of(setup.layout, deltas[who]))
+            own = replace(down, each=rows_of(down.each, who)) if down.each else down
+            lane = self._lane(setup, own, clients[who], _of(facts, who), work)
+            mine = buffers[who] if buffers.dim() == 2 else buffers
+            if down.phase == "probe":
+                return client_side.probe(lane, own, mine, rows_of(states, who))
+            up = client_side.train(lane, own, mine, rows_of(states, who))
+            assert up.deltas is not None
+            assert work.room is not None
+            torch.sum(up.deltas, 1, out=sums[who])
+            if up.deltas is not work.room.flat:
+                work.room.flat.copy_(up.deltas)
+            return up
+
+        try:
+            # What is many short operations is done here: workers side by side would wait for each
+            # other.
+            works = self._works(down, clients, chunks, deltas)
+            if self.in_place or len(chunks) == 1:  # workers may be on something else
+                done = [one(chunk, self.setup) for chunk in range(len(chunks))]
+            else:
+                done = self.crew.run(len(chunks), one)
+        except (InputError, ClientError):
+            raise
+        except Exception as error:
+            raise blame(error, down, "a stack of clients (engine 'loop' names one)") from error
+        reports = joined([up.reports for up in done])
+        if down.phase == "probe":
+            return Up(reports)
+        ended = deltas[:, :0]
+        if self.setup.layout.buffers:
+            ended = torch.cat([_some(up.buffers) for up in done])
+        return Up(reports, deltas, ended, joined([up.states for up in done]), sums)
+
+    def _works(self, down: Down, clients: Ids, chunks: list[slice], deltas: Tensor) -> list[Work]:
+        """Return what every chunk starts from, where its updates go, and what its steps read."""
+        layout, widths = self.setup.layout, [who.stop - who.start for who in chunks]
+        by_width = {m: Slotted.of(layout, down.x.expand(m, -1)) for m in set(widths)}
+        starts = [by_width[m] for m in widths]
+        if down.phase == "probe":
+            return [Work(start) for start in starts]
+        rooms: Sequence[Slotted | None] = [None] * len(chunks)
+        if len(chunks) * len(layout.slots) <= VIEWS:
+            rooms = Slotted.of(layout, deltas).split(widths)
+        planned = self._planned(down, clients, chunks)
+        return [Work(*each) for each in zip(starts, rooms, planned, strict=True)]
+
+    def _planned(self, down: Down, clients: Ids, chunks: list[slice]) -> Iterable[Batches | None]:
+        """Plan the batches of all chunks at once, unless that takes much memory."""
+        setup, solver, data = self.setup, self.setup.solver, self.setup.federation.train
+        if solver.batch is None or not setup.algorithm.trains:
+            return [None] * len(chunks)
+        sizes, lengths = data.sizes[clients], setup.lengths(clients)
+        longest, width = int(lengths.max()), solver.width(sizes)
+        large = max(len(sizes) * longest * width, int(self._permuted[clients].sum())) > PLANNED
+        if large or len(chunks) * longest > VIEWS:
+            return [None] * len(chunks)
+        plan = solver.batches(setup.seeds(down, clients, "batches"), sizes)
+        assert plan is not None
+        groups = [Group(who, int(lengths[who].max()), solver.width(sizes[who])) for who in chunks]
+        return Batches.by_group(data, clients, plan, groups)
+
+    def _lane(
+        self,
+        setup: Setup,
+        down: Down,
+        clients: Ids,
+        facts: Measured | None = None,
+        work: Work | None = None,
+    ) -> Stack:
+        if self.in_place and self.chain is not None:
+            return FullBatches(setup, down, clients, facts, self.chain, work, self.crew)
+        return Stack(setup, down, clients, facts, self.chain, work)
+
+    @cached_property
+    def _permuted(self) -> Ids:
+        """The numbers that each client's permutations of a round hold."""
+        sizes, lengths = self.setup.federation.train.sizes, self.setup.solver.lengths
+        return sizes * -(-lengths(sizes) // -(-sizes // _batch(self.setup)))
+
+    def facts(self, down: Down, clients: Ids, buffers: Tensor) -> Passes | None:
+        """Measure losses in one pass over pooled examples, if all start from the same model.
+
+        Where the clients train as one chunk, on one core, the pass is on the others meanwhile.
+        """
+        algorithm = self.setup.algorithm
+        reads = algorithm.probe_reads if down.phase == "probe" else algorithm.train_reads
+        if not reads or buffers.dim() == 2 or algorithm.having("start"):
+            return None
+        beside, begin = self._beside(down, len(clients)), self._begin_at_modules
+        found = Passes(self.setup, reads, down, clients, begin, beside)
+        if not beside:
+            found()
+        return found
+
+    def _beside(self, down: Down, clients: int) -> bool:
+        """Tell whether training so many clients leaves cores for something else."""
+        free = self.crew.size > 1 and not self.in_place and len(self._chunks(clients)) == 1
+        early = client_side.looks_early(self.setup.algorithm, self.setup.solver)
+        return free and down.phase == "train" and not early
+
+    def at_modules(
+        self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
+    ) -> list[T]:
+        return list(self._begin_at_modules(count, one, x, buffers).results())
+
+    def _begin_at_modules(
+        self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
+    ) -> Job[T]:
+        if self.chain is not None:
+            model = Standing(self.chain, tuple(self.setup.layout.views(x)))
+            return self.crew.begin(count, lambda piece, _: one(piece, model))
+        return self.crew.begin(
+            count,
+            lambda piece, setup: one(piece, setup.layout.write(setup.module, x, buffers)),
+        )
+
+    def close(self) -> None:
+        self.crew.close()
+
+    def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
+        lane = self._lane(self.setup, down, clients)
+        return client_side.personal(lane, down, states)
+
+    def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
+        data: Split = getattr(self.setup.federation, split)
+        found: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
+        down = Down("evaluate", 0, 0.0, params[0], buffers[0])
+        for start in range(0, len(clients), self.chunk):
+            part = slice(start, start + self.chunk)
+            stack = self._lane(self.setup, down, clients[part])
+            sums = stack.own_sums(split, params[part], buffers[part])
+            for key, value in sums.items():
+                column = found.setdefault(key, np.full(len(clients), np.nan))
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    column[part] = value.numpy() / data.sizes[clients[part]]
+        return found
+
+
+def stack_width(setup: Setup) -> int:
+    """Return how many clients fit into one stack."""
+    inputs = 0 if reads_in_place(setup) else _batch(setup) * int(np.prod(setup.federation.shape))
+    return max(1, FLOATS // (4 * setup.layout.size + inputs))
+
+
+def _batch(setup: Setup) -> int:
+    return setup.solver.batch or int(setup.federation.train.sizes.max())
+
+
+def joined(trees: list[Named]) -> Named:
+    """Return the rows of all chunks, one behind the other."""
+    return trees[0] if len(trees) == 1 else join(trees, stack=False)
+
+
+def _of(facts: Measured | None, rows: Tensor | slice) -> Measured | None:
+    """Return what is known of these clients."""
+    if facts is None:
+        return None
+    return lambda: {key: value[rows] for key, value in facts().items()}
+
+
+def _some(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None
+    return tensor

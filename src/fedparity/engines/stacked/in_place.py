@@ -1,0 +1,74 @@
+"""A lane of several clients whose full batches stay where they are.
+
+Full batches of unlike sizes, padded, would be mostly padding, and large ones are more than a
+cache holds. Here every client's examples are read in place, a block at a time; all workers share
+the blocks, whoever they belong to, and the blocks' gradients are added in order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from fedparity.data import Split
+from fedparity.engines.engine import Ids, Setup, fills_a_core
+from fedparity.engines.evaluation import block_rows
+from fedparity.engines.kernels.chain import Chain
+from fedparity.engines.kernels.gradients import Pieces, descend
+from fedparity.engines.stacked.lane import Block, Stack, Work
+from fedparity.method.answer import Down, Measured, Tree
+from fedparity.workers import Crew
+
+BLOCK = 1 << 20
+"""Input numbers of a block: forward and backward pass read them, the second time from cache."""
+UNEVEN = 4.0
+"""How much larger than the median the largest full batch may be before padding eats the gain."""
+SMALL = 512
+"""Examples up to which padding does not matter."""
+
+
+def reads_in_place(setup: Setup) -> bool:
+    """Tell whether full batches are better read in place than padded to a stack."""
+    if setup.solver.batch is not None or Chain.of(setup) is None:
+        return False
+    return fills_a_core(setup) or uneven(setup.federation.train.sizes)
+
+
+def uneven(sizes: Ids) -> bool:
+    """Tell whether full batches of these sizes would be mostly padding."""
+    return bool(sizes.max() > max(SMALL, UNEVEN * np.median(sizes)))
+
+
+class FullBatches(Stack):
+    """A stack of clients that all workers go through, block by block."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        down: Down,
+        clients: Ids,
+        facts: Measured | None,
+        chain: Chain,
+        work: Work | None,
+        crew: Crew[Setup],
+    ) -> None:
+        super().__init__(setup, down, clients, facts, chain, work)
+        self.crew = crew
+
+    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
+        gradient, _ = self._gradient(self._slots, step, tree, down, factor)
+        self._slots = descend(self._slots, gradient, down.lr, over_gradient=True)
+
+    def blocks(self, data: Split) -> list[Block]:
+        width = block_rows(data.x, BLOCK) if len(data) else 1
+        return [
+            Block(slice(place, place + 1), start, min(width, size - start))
+            for place, size in enumerate(data.sizes[self.clients].tolist())
+            for start in range(0, size, width)
+        ]
+
+    def _gradient(
+        self, leaves: Pieces, step: int, tree: Tree, down: Down, factor: Tensor | None = None
+    ) -> tuple[Pieces, Tensor]:
+        found = self.gradient_by_blocks(leaves, self._buffers, factor)
+        return found, leaves[0].new_zeros(len(self.clients), 0)

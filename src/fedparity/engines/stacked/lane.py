@@ -1,0 +1,404 @@
+"""A lane of several clients: one more dimension of every tensor.
+
+A model that is a chain of linear layers is computed by written-out matrix products. Any other one's
+forward pass is lifted with ``torch.func.vmap``, as the parts' hooks are, and the backward pass is
+ordinary autograd on the stack: clients are independent, so the gradient of the sum of their losses
+holds every client's gradient in its own row. The task's loss is an example's own affair and is
+computed on all examples of the chunk at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from fedparity.data import Split
+from fedparity.engines.engine import Ids, Setup, known_lstar
+from fedparity.engines.evaluation import block_rows
+from fedparity.engines.kernels.chain import Chain
+from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
+from fedparity.engines.stacked.batches import Batches, Group
+from fedparity.engines.stacked.padding import padded, weights_of
+from fedparity.engines.stacked.vectors import Slotted
+from fedparity.errors import InputError
+from fedparity.learning.seeds import as_tensor
+from fedparity.method import answer as client_side
+from fedparity.method.answer import Down, Lane, Measured, Tree
+from fedparity.method.part import Fact
+from fedparity.workers import Crew
+
+
+class Block(NamedTuple):
+    """Examples ``start .. start + width`` of some clients of a stack."""
+
+    who: slice
+    start: int
+    width: int
+
+
+class Work(NamedTuple):
+    """What is laid out for a lane before its worker begins."""
+
+    start: Slotted | None = None
+    """The model, for each of its clients."""
+    room: Slotted | None = None
+    """Where their updates go."""
+    batches: Batches | None = None
+    """What their steps read, if they have batches."""
+
+
+class Stack(Lane):
+    """A lane of several clients, padded to the largest."""
+
+    crew: Crew[Any] = Crew([None])
+    """Who goes through the blocks of the clients' examples: here the worker itself."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        down: Down,
+        clients: Ids,
+        facts: Measured | None = None,
+        chain: Chain | None = None,
+        work: Work | None = None,
+    ) -> None:
+        """Make the lane of these clients; what of its work is not laid out is made here."""
+        start, room, batches = Work() if work is None else work
+        if start is None:
+            start = Slotted.of(setup.layout, down.x.expand(len(clients), -1))
+        self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
+        self.setup, self.clients, self._facts, self.chain = setup, clients, facts, chain
+        self.data, self.progress = setup.federation.train, setup.progress(down)
+        sizes = self.data.sizes[clients]
+        lengths = setup.lengths(clients)
+        self.longest = int(lengths.max())
+        self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
+        self._round, self._start, self._room, self._batches = down, start, room, batches
+        self._uneven = bool((lengths != self.longest).any())
+        if not self.algorithm.takes_batches(down.phase) or not self.algorithm.trains:
+            return
+        if self._batches is None:
+            plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
+            if plan is not None:
+                everyone = Group(slice(None), *plan.index.shape[1:])
+                (self._batches,) = Batches.by_group(self.data, clients, plan, [everyone])
+        if self.layout.buffers and self._partial(sizes):
+            raise InputError(
+                "engine 'vmap' cannot pad batches of a model with BatchNorm statistics: "
+                "use engine 'loop', or a batch that divides every client's examples"
+            )
+
+    def _partial(self, sizes: Ids) -> bool:
+        """Tell whether some batch would be padded."""
+        if self._batches is None:
+            return bool((sizes != sizes[0]).any())
+        return self._batches.partial
+
+    @cached_property
+    def seed(self) -> Tensor:  # type: ignore[override]
+        return as_tensor(self.setup.seeds(self._round, self.clients, "client"))
+
+    def spread(self, x: Tensor) -> Tensor:
+        return self._start.flat if x is self._round.x else x.expand(len(self.clients), -1)
+
+    def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return vmap(function)
+
+    def running(self, step: int) -> Tensor | None:
+        return (self.steps > step)[:, None] if self._uneven else None
+
+    def begin(self, y: Tensor, buffers: Tensor) -> None:
+        self._anchor = y
+        self._buffers = buffers.expand(len(self.clients), -1)
+        self._begun = self._start.pieces
+        if y is not self._start.flat:
+            self._begun = tuple(self.layout.views(y))
+        pieces = self._begun
+        # A chain's first step makes the clients' own parameters.
+        self._own = self.chain is None
+        if self._own:
+            self.setup.module.train()
+            pieces = tuple(p.clone(memory_format=torch.contiguous_format) for p in pieces)
+        self._slots = self._leaves(pieces)
+
+    def stand(self) -> Tensor:
+        return self.layout.join(self._slots, torch.Size([len(self.clients)])).detach()
+
+    @torch.no_grad()
+    def update(self) -> Tensor:
+        room = self._room
+        if room is None:
+            room = Slotted.of(self.layout, torch.empty_like(self._anchor))
+        for slot, before, out in zip(self._slots, self._begun, room.pieces, strict=True):
+            torch.sub(slot, before, out=out)
+        return room.flat
+
+    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
+        if self.chain is not None:
+            batch = self.batch(step, factor)
+            self._slots = self.chain.descend(self._slots, *batch, down.lr, in_place=self._own)
+            self._own = True
+        else:
+            gradient, _ = self._gradient(self._slots, step, tree, down, factor)
+            descend(self._slots, gradient, down.lr)
+
+    def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
+        leaves = self._leaves(self.layout.views(y))
+        found, second = self._gradient(leaves, step, tree, down)
+        return self.layout.join(found, y.shape[:1]), second
+
+    def _leaves(self, pieces: Iterable[Tensor]) -> Pieces:
+        """Return the pieces, recorded by autograd unless the chain does without."""
+        if self.chain is not None:
+            return tuple(pieces)
+        return tuple(piece.detach().requires_grad_() for piece in pieces)
+
+    def end(self) -> Tensor:
+        return self._buffers
+
+    def batch(self, step: int, factor: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return inputs, targets ``[m, B, ...]`` and the share of each example in its mean.
+
+        Shares are times the client's ``factor``, if there is one.
+        """
+        if self._batches is None:  # a full batch
+            inputs, target, share = self._whole
+        else:
+            inputs, target, share = self._batches.at(step, self._inputs)
+        return inputs, target, share if factor is None else share * factor[:, None]
+
+    @cached_property
+    def _inputs(self) -> Tensor:
+        """Room for the inputs of a batch, the same at every step."""
+        assert self._batches is not None
+        return self._batches.room()
+
+    @cached_property
+    def _whole(self) -> tuple[Tensor, Tensor, Tensor]:
+        longest = int(self.data.sizes[self.clients].max())
+        inputs, target, mask = padded(self.data, self.clients, 0, longest)
+        return inputs, target, weights_of(target.shape[:2], mask, inputs.dtype)
+
+    def blocks(self, data: Split) -> list[Block]:
+        """Return all examples of the clients, in blocks of bounded size."""
+        longest = int(data.sizes[self.clients].max())
+        width = block_rows(data.x) // len(self.clients) + 1 if longest else 1
+        return [
+            Block(slice(None), start, min(width, longest - start))
+            for start in range(0, longest, width)
+        ]
+
+    def _gradient(
+        self,
+        leaves: Pieces,
+        step: int,
+        tree: Tree,
+        down: Down,
+        factor: Tensor | None = None,
+    ) -> tuple[Pieces, Tensor]:
+        """Return the gradient by slot."""
+        inputs, target, share = self.batch(step, factor)
+        second = leaves[0].new_zeros(len(self.clients), 0)
+        if self.chain is not None:
+            return self.chain.gradient(leaves, inputs, target, share), second
+        output, after = vmap(self._forward)(self._named(leaves), self._buffers, inputs)
+        losses = self._losses(output, target)
+        if self.algorithm.having("loss"):
+            losses = vmap(self._hooked(step, down))(
+                tree, self._named(leaves), self._buffers, losses, output, target, inputs
+            )
+        if self.algorithm.having("second"):
+            objective = vmap(lambda tree, each: self._second(tree, down, each, step))(tree, losses)
+            cut = self.algorithm.having("second")[0].second_from(self.layout)
+            second = leaves[0].new_zeros(len(self.clients), self.layout.size)
+            last = tuple(
+                leaf
+                for slot, leaf in zip(self.layout.slots, leaves, strict=True)
+                if slot.start >= cut
+            )
+            if last:
+                found = gradient_of(objective, last, share, retain_graph=True)
+                second[:, cut:] = self.layout.join(found, second.shape[:1])
+        if after.shape[1]:
+            running = self.running(step)
+            kept = self._buffers
+            self._buffers = after if running is None else torch.where(running, after, kept)
+        return gradient_of(losses, leaves, share), second
+
+    def _named(self, pieces: Pieces) -> dict[str, Tensor]:
+        return {slot.name: p for slot, p in zip(self.layout.slots, pieces, strict=True)}
+
+    def _forward(
+        self, parameters: dict[str, Tensor], buffers: Tensor, inputs: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        if not self.layout.buffers:
+            return functional_call(self.setup.module, parameters, (inputs,)), buffers
+        own = self.layout.buffer_tensors(buffers)
+        output = functional_call(self.setup.module, {**parameters, **own}, (inputs,))
+        return output, self.layout.pack_buffers(own, buffers)
+
+    def _hooked(self, step: int, down: Down) -> Callable[..., Tensor]:
+        def hooked(
+            tree: Tree,
+            parameters: dict[str, Tensor],
+            buffers: Tensor,
+            losses: Tensor,
+            output: Tensor,
+            target: Tensor,
+            inputs: Tensor,
+        ) -> Tensor:
+            def predict(other: Tensor) -> Tensor:
+                return self._forward(parameters, buffers, other)[0]
+
+            more = {"inputs": inputs, "predict": predict, "augment": self.setup.task.augment}
+            return client_side.hooked_losses(
+                self, tree, down, losses, output, target, step=step, **more
+            )
+
+        return hooked
+
+    def _second(self, tree: Tree, down: Down, losses: Tensor, step: int) -> Tensor:
+        part, c = client_side.views(self, "second", tree, down, step=step)[0]
+        return part.second(losses, c)
+
+    def _losses(self, output: Tensor, target: Tensor) -> Tensor:
+        flat = self.setup.task.losses(output.flatten(0, 1), target.flatten(0, 1))
+        return flat.view(target.shape[:2])
+
+    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Measured:
+        if not reads:
+            return dict
+        more: dict[str, Tensor] = {}
+        buffers = buffers.expand(len(self.clients), -1)
+        if self._facts is None:
+            more |= self._own_facts(y, buffers, reads)
+        if "lstar" in reads:
+            more["lstar"] = known_lstar(self.setup)[torch.from_numpy(self.clients)]
+        if "grad" in reads:
+            more["grad"] = self._full_gradient(y, buffers)
+        pooled = self._facts
+        return lambda: more if pooled is None else {**pooled(), **more}
+
+    def _own_facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
+        """Measure losses where clients do not all start from the same parameters and buffers."""
+        found: dict[str, Tensor] = {}
+        if "loss" in reads:
+            found["loss"] = self.end_loss(y, buffers)
+        if "validation_loss" in reads:
+            sizes = torch.from_numpy(self.setup.federation.validation.sizes[self.clients])
+            none = torch.zeros(len(sizes), dtype=torch.float64)
+            value = self.own_sums("validation", y, buffers).get("loss", none) / sizes.clamp_min(1)
+            if bool((sizes == 0).any()):
+                plain = self.own_sums("train", y, buffers)["loss"] / self.n
+                value = torch.where(sizes > 0, value, plain)
+            found["validation_loss"] = value.to(y.dtype)
+        return found
+
+    def _full_gradient(self, y: Tensor, buffers: Tensor) -> Tensor:
+        self.setup.module.eval()
+        leaves = self._leaves(self.layout.views(y))
+        return self.layout.join(self.gradient_by_blocks(leaves, buffers), y.shape[:1])
+
+    def gradient_by_blocks(
+        self, leaves: Pieces, buffers: Tensor, factor: Tensor | None = None
+    ) -> Pieces:
+        """Return the gradient of each client's mean loss over all its examples, by slot.
+
+        The loss is as the algorithm judges it. Times ``factor [m]``, if there is one.
+        """
+        work = self.blocks(self.data)
+
+        def one(block: int, _: object) -> Pieces:
+            who, *rows = work[block]
+            inputs, target, mask = padded(self.data, self.clients[who], *rows)
+            kept = None if mask is None else mask.to(leaves[0].dtype)
+            some = tuple(leaf[who] for leaf in leaves)
+            if self.chain is not None:
+                return self.chain.gradient(some, inputs, target, kept)
+            output, _ = vmap(self._forward)(self._named(some), buffers[who], inputs)
+            losses = self._losses(output, target)
+            if self.algorithm.having("judge"):
+                named = self._named(some)
+                losses = vmap(self._judged)(named, buffers[who], inputs, losses, output, target)
+            return gradient_of(losses, some, torch.ones_like(losses) if kept is None else kept)
+
+        total = tuple(torch.zeros_like(leaf, requires_grad=False) for leaf in leaves)
+        for block, found in zip(work, self.crew.stream(len(work), one), strict=True):
+            torch._foreach_add_(tuple(slot[block.who] for slot in total), found)
+        # The mean is taken once, of the sum.
+        share = (1 if factor is None else factor) / self.n.to(leaves[0].dtype)
+        for slot in total:
+            slot.mul_(share.view(-1, *[1] * (slot.dim() - 1)))
+        return total
+
+    def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
+        sums = self.own_sums("train", y, buffers, judged=True)["loss"]
+        return (sums / self.n).to(y.dtype)
+
+    @torch.no_grad()
+    def own_sums(
+        self, split: str, y: Tensor, buffers: Tensor, judged: bool = False
+    ) -> dict[str, Tensor]:
+        """Return sums over each client's examples at its own parameters, in float64."""
+        self.setup.module.eval()
+        data: Split = getattr(self.setup.federation, split)
+        work = self.blocks(data)
+
+        def one(block: int, _: object) -> dict[str, Tensor]:
+            who, *rows = work[block]
+            inputs, target, mask = padded(data, self.clients[who], *rows)
+            found = self._measured(y[who], buffers[who], inputs, target, judged)
+            each = {key: value.view(target.shape[:2]).double() for key, value in found.items()}
+            return {
+                key: (value if mask is None else torch.where(mask, value, 0.0)).sum(1)
+                for key, value in each.items()
+            }
+
+        sums: dict[str, Tensor] = {}
+        for block, found in zip(work, self.crew.stream(len(work), one), strict=True):
+            for key, value in found.items():
+                total = sums.setdefault(key, value.new_zeros(len(self.clients)))
+                total[block.who] += value
+        return sums
+
+    def _measured(
+        self, y: Tensor, buffers: Tensor, inputs: Tensor, target: Tensor, judged: bool
+    ) -> dict[str, Tensor]:
+        """Return loss and metrics of the examples of a block."""
+        if self.chain is not None:
+            output = self.chain.outputs(tuple(self.layout.views(y)), inputs)
+        else:
+            output = vmap(self._still)(y, buffers, inputs)
+        flat, wanted = output.flatten(0, 1).contiguous(), target.flatten(0, 1)
+        found = {"loss": self.setup.task.losses(flat, wanted)}
+        found |= self.setup.task.metrics(flat, wanted)
+        if judged and self.algorithm.having("judge"):
+            named = self._named(tuple(self.layout.views(y)))
+            losses = found["loss"].view(target.shape[:2])
+            found["loss"] = vmap(self._judged)(named, buffers, inputs, losses, output, target)
+        return found
+
+    def _judged(
+        self,
+        parameters: dict[str, Tensor],
+        buffers: Tensor,
+        inputs: Tensor,
+        losses: Tensor,
+        output: Tensor,
+        target: Tensor,
+    ) -> Tensor:
+        def view(u: Tensor) -> Tensor:
+            return self._forward(parameters, buffers, self.setup.task.augment(inputs, u))[0]
+
+        return self.algorithm.judge(losses, output, target, view, self.progress)
+
+    def _still(self, y: Tensor, buffers: Tensor, inputs: Tensor) -> Tensor:
+        """Return the model's output without touching its buffers."""
+        tensors = {**self.layout.parameters(y), **self.layout.buffer_tensors(buffers)}
+        output: Tensor = functional_call(self.setup.module, tensors, (inputs,))
+        return output

@@ -1,0 +1,150 @@
+"""What the server knows of its sites instead of their data."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked
+
+from fedparity.data import Federation, Split
+from fedparity.data.build import Kind
+from fedparity.flower.codec import BadMessage, shown
+
+LONGEST = 1 << 20
+"""Bytes of what a site tells of itself."""
+Count = Annotated[int, Field(ge=0, lt=1 << 40)]
+MOST_VALUES = 1 << 28
+"""Values of one example; the server allocates as many."""
+
+
+def _bounded(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) > 16 or math.prod(shape) > MOST_VALUES:
+        raise ValueError(f"one example has more than {MOST_VALUES:,} values")
+    return shape
+
+
+Shape = Annotated[tuple[Count, ...], AfterValidator(_bounded)]
+Short = Annotated[str, Field(max_length=1 << 12)]
+
+
+@checked(frozen=True, config=ConfigDict(extra="forbid", strict=True))
+class Facts:
+    """What a site tells of itself: sizes and shapes, versions and settings, no example.
+
+    Attributes
+    ----------
+    client
+        Which client it is.
+    train, validation, test
+        Its numbers of examples.
+    shape, target
+        The shapes of one input and of one target.
+    fingerprint
+        Digest of its data: tells whether they changed.
+    model
+        Digest of how the model is built.
+    settings
+        What every site and the server must agree on.
+    """
+
+    client: Short
+    train: Annotated[int, Field(ge=1, lt=1 << 40)]
+    validation: Count
+    test: Count
+    shape: Shape
+    target: Shape
+    outputs: Annotated[int, Field(ge=1, lt=1 << 24)]
+    kind: Kind
+    classes: tuple[Short, ...]
+    fingerprint: Short
+    model: Short
+    parameters: Count
+    python: Short
+    settings: dict[Short, Short]
+
+    def text(self) -> str:
+        """Return the facts as text."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def read(cls, text: object) -> Facts:
+        """Return the facts of a text, or say what is wrong with it."""
+        if not isinstance(text, str) or len(text) > LONGEST:
+            raise BadMessage("it tells nothing of itself that can be read")
+        try:
+            return TypeAdapter(cls).validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            told = f"what it tells of its {shown(where)} is wrong: {first['msg'][:200]}"
+            raise BadMessage(told) from error
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StandIn(Federation):
+    """Clients of whom only sizes and shapes are known.
+
+    Every split is one example of zeros, repeated without taking memory, so that all that asks a
+    federation for sizes, names and shapes works unchanged.
+    """
+
+    prints: tuple[str, ...] = ()
+    """The fingerprints of the sites' own data."""
+
+    def _check(self, part: str, split: Split) -> None:
+        pass
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the sites' names and own fingerprints."""
+        told = json.dumps([self.names, self.prints])
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def to(self, dtype: torch.dtype) -> StandIn:
+        """Return the same in another floating point type."""
+        train, validation, test = (_cast(split, dtype) for split in self._splits().values())
+        return dataclasses.replace(self, train=train, validation=validation, test=test)
+
+
+def stand_in(sites: Sequence[Facts], recipe: Mapping[str, Any] | None = None) -> StandIn:
+    """Return the federation of these sites, in their order."""
+    first = sites[0]
+    values = {"classes": torch.int64, "values": torch.float32}[first.kind]
+
+    def split(part: str) -> Split:
+        sizes = [getattr(site, part) for site in sites]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        x = torch.zeros(first.shape).expand(int(offsets[-1]), *first.shape)
+        y = torch.zeros(first.target, dtype=values).expand(int(offsets[-1]), *first.target)
+        return Split(x, y, offsets)
+
+    return StandIn(
+        tuple(site.client for site in sites),
+        split("train"),
+        split("validation"),
+        split("test"),
+        outputs=first.outputs,
+        kind=first.kind,
+        classes=first.classes,
+        recipe=recipe,
+        prints=tuple(site.fingerprint for site in sites),
+    )
+
+
+def _cast(split: Split, dtype: torch.dtype) -> Split:
+    def cast(values: torch.Tensor) -> torch.Tensor:
+        if not values.is_floating_point():
+            return values
+        return torch.zeros(values.shape[1:], dtype=dtype).expand(values.shape)
+
+    return dataclasses.replace(split, x=cast(split.x), y=cast(split.y))

@@ -1,0 +1,154 @@
+"""Replies are not trusted: what is wrong with one is said before it is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedparity.clients.store import ClientStore
+from fedparity.engines import choice
+from fedparity.engines.engine import Setup, rows_of
+from fedparity.flower.census import StandIn
+from fedparity.flower.codec import BadMessage, Schema, flat, shown
+from fedparity.learning.solver import Solver
+from fedparity.learning.task import TASKS, Task
+from fedparity.method.answer import Down, Up
+from fedparity.run.lstar import SPLITS
+
+LARGEST_LOSS = 1e6
+"""A cross-entropy above this is a fault or a lie."""
+LARGEST = 1e15
+"""No single number that a part reports is larger than this."""
+LOSSES = ("loss", "before", "after")
+"""What parts call the losses that they report."""
+
+
+def expected(setup: Setup, down: Down) -> Schema:
+    """Return what the answers to an exchange look like.
+
+    One client with two examples of zeros answers it here: only names, types and shapes count.
+    """
+    x, buffers = setup.layout.read(setup.module)
+    solver = Solver(lr=setup.solver.lr, steps=1)
+    tiny = replace(
+        setup,
+        federation=_two_examples(setup.federation),
+        solver=solver,
+        lstar=None if setup.lstar is None else setup.lstar[:1],
+    )
+    store = ClientStore(
+        setup.algorithm, setup.layout, x, buffers, 1, local_buffers=setup.local_buffers
+    )
+    me = np.asarray([0])
+    states = store.gather(me)
+    own = states["buffers"]["b"] if "buffers" in states else down.buffers
+    engine = choice.make(tiny, "loop")
+    up = engine.ask(replace(down, each=rows_of(down.each, torch.tensor([0]))), me, own, states)
+    if up.deltas is None or up.buffers is None:
+        return Schema.of(Up(rows_of(up.reports, 0)))
+    sent = up.buffers[0, :0] if "buffers" in states else up.buffers[0]
+    return Schema.of(Up(rows_of(up.reports, 0), up.deltas[0], sent))
+
+
+def check_up(up: Up, task: Task, lstar: float = math.nan) -> None:
+    """Refuse an answer that is not finite or reports an impossible number.
+
+    Parameters
+    ----------
+    up
+        The answer.
+    task
+        Tells what a loss can be.
+    lstar
+        The client's L*, for the loss behind a gap; NaN if nobody computed it.
+    """
+    if not all(_finite(tensor) for tensor in _tensors(up)):
+        raise BadMessage("what it sent is not finite")
+    for name, value in flat(up.reports).items():
+        if value.numel() == 1:
+            _check_number(float(value), name, task, lstar)
+
+
+def _check_number(value: float, name: str, task: Task, lstar: float) -> None:
+    kind = name.rpartition("/")[2]
+    if abs(value) > LARGEST:
+        raise BadMessage(f"its '{name}' is {value:g}: no report is that large")
+    if kind in LOSSES:
+        check_loss(value, value, name, task)
+    if kind in ("norm", "norm2") and value < 0:
+        raise BadMessage(f"its '{name}' is {value:g}: a norm is not negative")
+    if kind == "gap" and not math.isnan(lstar):
+        loss = value + lstar
+        rounding = 1e-5 * (abs(value) + lstar)
+        check_loss(loss, loss + rounding, f"{name}' plus its L* '{lstar:g}", task)
+
+
+def check_loss(highest: float, lowest: float, name: str, task: Task) -> None:
+    """Refuse a loss that the task cannot have."""
+    if type(task) not in TASKS.values():
+        return
+    if lowest < 0:
+        raise BadMessage(f"its '{name}' is {lowest:g}: a loss is not negative")
+    if task.name != "regression" and highest > LARGEST_LOSS:
+        raise BadMessage(f"its '{name}' is {highest:g}: no loss is that large")
+
+
+def check_values(found: Mapping[str, float], wanted: Iterable[str], task: Task) -> None:
+    """Refuse an evaluation with other names than wanted, or impossible numbers."""
+    names = list(wanted)
+    for name in [*(n for n in names if n not in found), *found]:
+        if name not in found:
+            raise BadMessage(f"it leaves out '{name}'")
+        if name not in names:
+            raise BadMessage(f"it sends {shown(name)}, which nobody asked for")
+    for name, value in found.items():
+        if not math.isfinite(value):
+            raise BadMessage(f"its '{name}' is {value}")
+        metric = name.rpartition("/")[2]
+        if metric == "loss":
+            check_loss(value, value, name, task)
+        if metric == "accuracy" and not 0 <= value <= 1 + 1e-9:
+            raise BadMessage(f"its '{name}' is {value:g}: not a share")
+
+
+def check_lstar(
+    found: Mapping[str, float], sizes: Mapping[str, int], task: Task, rounds: int
+) -> None:
+    """Refuse an L* that is missing on a split that the client has, or impossible."""
+    for name, most in (("rounds", rounds), ("capped", 1)):
+        if found.get(name) not in range(most + 1):
+            raise BadMessage(f"its '{name}' alone is {found.get(name)}: not in 0 to {most}")
+    check_values(
+        {f"alone/{split}/loss": found[split] for split in SPLITS if split in found},
+        [f"alone/{split}/loss" for split in SPLITS if sizes[split]],
+        task,
+    )
+
+
+def _tensors(up: Up) -> list[Tensor]:
+    vectors = [tensor for tensor in (up.deltas, up.buffers) if tensor is not None]
+    return [*vectors, *flat(up.reports).values()]
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(tensor.isfinite().all())
+
+
+def _two_examples(federation: object) -> StandIn:
+    assert isinstance(federation, StandIn)
+
+    def two(values: Tensor) -> Tensor:
+        return values.new_zeros(values.shape[1:]).expand(2, *values.shape[1:])
+
+    offsets = np.asarray([0, 2])
+    train = replace(
+        federation.train, x=two(federation.train.x), y=two(federation.train.y), offsets=offsets
+    )
+    return replace(
+        federation, names=federation.names[:1], train=train, validation=train, test=train
+    )

@@ -1,0 +1,168 @@
+"""One client at its site: the data, the model, and the client side of an exchange."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedparity.clients.simulated import Simulation
+from fedparity.clients.store import ClientStore
+from fedparity.engines import choice
+from fedparity.engines.engine import rows_of
+from fedparity.errors import InputError
+from fedparity.flower import Load, codec
+from fedparity.flower.agreement import agreed, blueprint, conditions_of, digest
+from fedparity.flower.census import Facts
+from fedparity.flower.codec import BadMessage, Stamp
+from fedparity.flower.memory import Memory
+from fedparity.imports import Allowed
+from fedparity.learning.task import DTYPES, Task
+from fedparity.method.answer import Down, Up
+from fedparity.records.settings import task_of
+from fedparity.reports.progress import Lines
+from fedparity.run import lstar
+from fedparity.run.experiment import prepare
+from fedparity.run.file import algorithm_of, solver_of
+from fedparity.run.given import is_rule
+
+ME = np.asarray([0])
+
+
+class Site:
+    """A federation of one client, which computes what the simulator would for it.
+
+    Parameters
+    ----------
+    settings
+        The experiment's.
+    client
+        The client's id.
+    load
+        Returns the federation of that client alone.
+    task
+        Stands in for a task that settings cannot name.
+    allowed
+        The code that settings may name.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        client: str,
+        load: Load,
+        task: Task | None,
+        allowed: Allowed,
+    ) -> None:
+        self.client, self.conditions = client, conditions_of(settings)
+        self.agreed = agreed(settings, task)
+        federation = load(client)
+        if len(federation) != 1:
+            raise InputError(
+                f"load('{client}') gives {len(federation)} clients: a site has one, take "
+                "federation.only(client)"
+            )
+        federation = federation.to(DTYPES[self.conditions.dtype])
+        task = task or task_of(settings, federation.kind, allowed)
+        self.setup = prepare(
+            federation, task, algorithm_of(settings), solver_of(settings), self.conditions
+        )
+        choice.check_model(self.setup, task)
+        self.start = self.setup.layout.read(self.setup.module)
+
+    def facts(self) -> Facts:
+        """Return what the site tells of itself."""
+        federation = self.setup.federation
+        return Facts(
+            client=self.client,
+            train=len(federation.train),
+            validation=len(federation.validation),
+            test=len(federation.test),
+            shape=federation.shape,
+            target=tuple(federation.train.y.shape[1:]),
+            outputs=federation.outputs,
+            kind=federation.kind,
+            classes=federation.classes,
+            fingerprint=federation.fingerprint,
+            model=blueprint(self.setup.module),
+            parameters=self.setup.layout.size,
+            python=platform.python_version(),
+            settings=self.agreed,
+        )
+
+    def alone(self, clients: Sequence[str], folder: Path) -> dict[str, float]:
+        """Return the client's L* on each split that it has, and its rounds alone.
+
+        It is computed once, and not at all where the server has been given it.
+        """
+        if not is_rule(self.conditions.lstar):
+            return {}
+        setup = replace(self.setup, places=np.asarray([clients.index(self.client)]))
+        rule = lstar.rule(str(self.conditions.lstar))
+        with closing(Lines()) as watch:
+            tell = lstar.telling(watch, setup, rule)
+            table = lstar.cached(setup, rule, "loop", tell, folder)
+        found = {name: float(table[name].iloc[0]) for name in (*lstar.SPLITS, "rounds", "capped")}
+        return {name: value for name, value in found.items() if not np.isnan(value)}
+
+    def answer(self, down: Down, stamp: Stamp, memory: Memory) -> Up:
+        """Return the client's answer to a probe or a round of training, and remember it."""
+        door, before = self._door(stamp, memory)
+        replies = door.ask(down, torch.from_numpy(ME))
+        reports = rows_of(replies.reports, 0)
+        if down.phase == "probe":
+            return Up(reports)
+        if before:
+            after = codec.flat(rows_of(door.store.gather(ME), 0))
+            memory.keep(stamp, down.round, before, after)
+        return Up(reports, replies.deltas[0], replies.buffers[0])
+
+    def evaluate(self, down: Down, stamp: Stamp, memory: Memory) -> dict[str, float]:
+        """Return loss and metrics as ``model/split/metric``, on the splits that there are."""
+        door, _ = self._door(stamp, memory)
+        return {
+            f"{model}/{split}/{metric}": float(value[0])
+            for split in lstar.SPLITS
+            if len(getattr(self.setup.federation, split))
+            for model, values in door.evaluate(down, split).items()
+            for metric, value in values.items()
+        }
+
+    def _door(self, stamp: Stamp, memory: Memory) -> tuple[Simulation, codec.Flat]:
+        """Return the client as it is after the last round that counts, and its state then."""
+        x, buffers = self.start
+        told = torch.tensor([stamp.lstar], dtype=torch.float64).to(x.dtype)
+        known = None if np.isnan(stamp.lstar) else told
+        setup = replace(self.setup, lstar=known, places=np.asarray([stamp.place]))
+        store = ClientStore(
+            setup.algorithm, setup.layout, x, buffers, 1, local_buffers=setup.local_buffers
+        )
+        before = memory.recall(stamp, codec.flat(store.fresh)) if store.fresh else {}
+        store.scatter(ME, {p: _stacked(t) for p, t in codec.by_part(before).items()})
+        return Simulation(choice.make(setup, "loop"), store), before
+
+
+def _stacked(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: value[None] for name, value in tensors.items()}
+
+
+def check(down: Down, stamp: Stamp, site: Site) -> None:
+    """Refuse a message for another client, under other settings or parts, or not finite."""
+    if stamp.client != site.client:
+        raise BadMessage(f"it is for client {codec.shown(stamp.client)}, this is '{site.client}'")
+    if stamp.agreed != digest(site.agreed):
+        raise BadMessage("its settings are not those that this site agreed on")
+    names = {part.name for part in site.setup.algorithm.parts}
+    for name in (*down.shared, *down.each):
+        if name not in names:
+            raise BadMessage(
+                f"it speaks of part {codec.shown(name)}, which this site does not have"
+            )
+    if not bool(down.x.isfinite().all()):
+        raise BadMessage("its parameters are not finite")

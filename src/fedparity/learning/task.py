@@ -1,0 +1,185 @@
+"""What is learned: a model factory, a loss an example, metrics an example."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedparity.errors import InputError
+from fedparity.imports import Allowed
+from fedparity.learning import augmentation, models
+from fedparity.learning.augmentation import Augment
+
+Factory = Callable[..., nn.Module]
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+Slope = Callable[[Tensor, Tensor], Tensor]
+"""``(output, target)`` of single examples to the derivative of their losses in the output.
+
+The output is ``[m, B, o]`` and the target ``[m, B]``. It is neither written to nor returned, for
+what a slope returns is scaled in place. A task with a slope takes outputs as they lie, here and in
+the losses beside it: their rows or their columns are contiguous, so reshape, do not view.
+"""
+
+VECTOR = 16
+"""Numbers that torch's softmax takes at once, along its dimension or beside it: fewer, one by one.
+
+So many are the float32 numbers of AVX-512, the widest there is.
+"""
+
+
+class Task:
+    """A model factory with a loss.
+
+    Parameters
+    ----------
+    model
+        A function ``(shape, outputs) -> nn.Module`` or ``() -> nn.Module``, or its text: a name of
+        :data:`fedparity.learning.models.MODELS` with settings, or an import path
+        ``package.module:name``.
+    augment
+        Another view of the same examples, ``(inputs, u) -> inputs`` with ``u`` a vector of
+        :data:`fedparity.learning.augmentation.DRAWS` numbers in [0, 1), for self-regularisation.
+    """
+
+    name = "task"
+
+    def __init__(self, model: Factory | str, augment: Augment = augmentation.usual) -> None:
+        self._augment = augment
+        self.factory: Factory
+        self.model_text: str | None
+        if isinstance(model, str):
+            self.factory, self.model_text = models.resolve(model, Allowed.by(named=model)), model
+        else:
+            self.factory, self.model_text = model, _importable(model)
+
+    def build(
+        self, shape: tuple[int, ...], outputs: int, seed: int, dtype: torch.dtype
+    ) -> nn.Module:
+        """Return a fresh module whose initial parameters depend on the seed alone."""
+        return models.build(self.factory, shape, outputs, seed, dtype)
+
+    def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of every example, ``[B, ...] -> [B]``."""
+        raise NotImplementedError
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Return further numbers of every example, each ``[B]``, to be averaged over a client."""
+        return {}
+
+    def augment(self, inputs: Tensor, u: Tensor) -> Tensor:
+        """Return another view of a batch, made with the numbers ``u`` in [0, 1)."""
+        return self._augment(inputs, u)
+
+
+class Classification(Task):
+    """Cross-entropy on class labels; metric ``accuracy``."""
+
+    name = "classification"
+
+    def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        if output.dim() == 2 and _by_class(output):
+            return F.cross_entropy(output.mT[None], target[None], reduction="none")[0]
+        return F.cross_entropy(output, target, reduction="none")
+
+    def slope(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the derivative of each loss in its output: softmax minus the label."""
+        found = _softmax(output)
+        label = target[..., None]
+        return found.scatter_add_(-1, label, torch.full_like(label, -1, dtype=found.dtype))
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        guess = output.mT.max(-2).indices if _by_class(output) else output.argmax(-1)
+        return {"accuracy": (guess == target).to(output.dtype)}
+
+
+class Regression(Task):
+    """Squared error on real targets; metric ``error`` (absolute)."""
+
+    name = "regression"
+
+    def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        return (output.reshape(target.shape) - target).square()
+
+    def slope(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the derivative of each loss in its output: twice the error."""
+        return 2 * (output - target.view_as(output))
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"error": (output.reshape(target.shape) - target).abs()}
+
+
+class NextToken(Task):
+    """Cross-entropy of the next token, averaged over a sequence; metric ``accuracy``.
+
+    The model maps ``[B, T]`` tokens to logits ``[B, T, V]``; the target is ``[B, T]``.
+    """
+
+    name = "next_token"
+
+    def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        each = F.cross_entropy(output.flatten(0, 1), target.flatten(), reduction="none")
+        return each.view(target.shape).mean(-1)
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"accuracy": (output.argmax(-1) == target).to(output.dtype).mean(-1)}
+
+
+TASKS: dict[str, type[Task]] = {
+    "classification": Classification,
+    "regression": Regression,
+    "next_token": NextToken,
+}
+
+
+def slope_of(task: Task) -> Slope | None:
+    """Return the derivative of the task's loss, if it is written beside that very loss."""
+    for kind in type(task).__mro__:
+        if "losses" in vars(kind):
+            return getattr(task, "slope", None) if "slope" in vars(kind) else None
+    return None
+
+
+def takes_any_layout(task: Task) -> bool:
+    """Tell whether the task's metrics are written beside its slope, for outputs as they lie."""
+    homes = (next(k for k in type(task).__mro__ if n in vars(k)) for n in ("losses", "metrics"))
+    return slope_of(task) is not None and len(set(homes)) == 1
+
+
+def _softmax(output: Tensor) -> Tensor:
+    """Return the classes' probabilities, in the layout in which they are found fastest."""
+    if _by_class(output) and output.shape[-2] >= VECTOR:
+        return output.mT.softmax(-2).mT
+    classes = output.shape[-1]
+    if classes >= VECTOR:
+        return output.softmax(-1)
+    laid = output.movedim(-1, 0).reshape(classes, -1).softmax(0)
+    return laid.view(classes, *output.shape[:-1]).movedim(0, -1)
+
+
+def _by_class(output: Tensor) -> bool:
+    """Tell whether outputs lie class by class, so that torch would copy them for other work."""
+    return output.dim() > 1 and not output.is_contiguous() and output.mT.is_contiguous()
+
+
+def _importable(factory: Factory) -> str | None:
+    """Return the text under which ``factory`` can be found again, or None."""
+    for name, known in models.MODELS.items():
+        if known is factory:
+            return name
+    module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", "")
+    if module in (None, "__main__", "builtins") or "<" in name or "." in name:
+        return None
+    if getattr(sys.modules.get(str(module)), name, None) is not factory:
+        return None
+    return f"{module}:{name}"
+
+
+def task_for(kind: str, model: Factory | str) -> Task:
+    """Return the default task of a federation: classes are classified, values regressed."""
+    if kind not in ("classes", "values"):
+        raise InputError(f"no default task for data of kind '{kind}'")
+    return Classification(model) if kind == "classes" else Regression(model)

@@ -1,0 +1,66 @@
+"""FedVARP: the last updates of absent clients stand in for them."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+from fedparity.method.part import STRICT, Context, Part, Tensors
+
+
+@dataclass(frozen=True, config=STRICT)
+class Varp(Part):
+    r"""Remove the variance that partial participation adds.
+
+    With :math:`y_k` the last update of client k (0 before its first) and :math:`\bar y` their mean,
+
+    .. math:: D = \bar y + \sum_{k\in S} a_k (D_k - y_k), \qquad y_k \leftarrow D_k
+              \text{ for } k \in S
+
+    Parameters
+    ----------
+    scaled
+        Remember updates divided by learning rate and steps, for clients of unequal steps.
+
+    Notes
+    -----
+    Sent: nothing more than FedAvg. The server keeps one update a client, K d floats. The weights
+    :math:`a_k` are whatever other parts made of them; where they do not sum to 1 (q-FFL) the mean
+    is scaled by their sum. :math:`\bar y` is weighted as the experiment weighs clients, so that
+    full participation is FedAvg.
+
+    Examples
+    --------
+    >>> Varp().scaled
+    False
+
+    References
+    ----------
+    Jhunjhunwala et al. FedVARP: tackling the variance due to partial client participation.
+    UAI 2022.
+    """
+
+    scaled: bool = Field(default=False, description="remember updates a step")
+
+    name = "varp"
+    paper = "Jhunjhunwala et al. 2022 (FedVARP)"
+    equalises = "presence (absent clients count)"
+    overwrites = frozenset({"y"})
+
+    def init_server(self, x: Tensor, ctx: Context) -> Tensors:
+        return {"y": x.new_zeros(ctx.population, len(x)), "mean": torch.zeros_like(x)}
+
+    def combine(
+        self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
+    ) -> tuple[Tensor, Tensors]:
+        steps = ctx.steps.to(deltas.dtype)
+        updates = deltas / (ctx.lr * steps[:, None]) if self.scaled else deltas
+        last = s["y"].index_select(0, ctx.clients)
+        change = torch.sub(updates, last, out=last)
+        direction = w.sum() * s["mean"] + w @ change
+        mean = s["mean"] + ctx.shares[ctx.clients] @ change
+        if self.scaled:
+            direction = direction * (ctx.lr * steps.mean())
+        return direction, {"y": s["y"].index_copy_(0, ctx.clients, updates), "mean": mean}

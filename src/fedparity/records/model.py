@@ -1,0 +1,75 @@
+"""The trained module of a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save_file
+from torch import nn
+
+from fedparity.errors import InputError
+from fedparity.imports import Allowed
+from fedparity.learning.seeds import seed_for
+from fedparity.learning.task import DTYPES, Factory
+from fedparity.records.rundir import RunDir
+from fedparity.records.settings import federation_of, task_of
+
+
+def load_model(
+    directory: str | Path,
+    *,
+    factory: Factory | None = None,
+    allow_import: str | Iterable[str] = (),
+) -> nn.Module:
+    """Return the trained module of a finished run.
+
+    Parameters
+    ----------
+    directory
+        Of the run.
+    factory
+        Makes the module, ``(shape, outputs) -> nn.Module``, instead of what the directory names.
+    allow_import
+        Packages whose code the directory may name.
+    """
+    folder = RunDir(directory)
+    if not folder.model.exists():
+        raise InputError(f"the run in {directory} has no model yet")
+    module = _module(folder.settings(), Allowed.by(allow_import), factory)
+    return load_module(module, folder)
+
+
+def _module(settings: Mapping[str, Any], allowed: Allowed, factory: Factory | None) -> nn.Module:
+    """Return a fresh module of a run, without its data where the run recorded their shape."""
+    record = settings.get("record") or {}
+    if "inputs" not in record or "task" not in settings:
+        federation = federation_of(settings)
+        task = task_of(settings, federation.kind, allowed, factory)
+        shape, outputs = federation.shape, federation.outputs
+    else:
+        task = task_of(settings, "classes", allowed, factory)
+        shape, outputs = tuple(record["inputs"]), record["outputs"]
+    dtype = DTYPES[settings.get("dtype", "float32")]
+    return task.build(shape, outputs, seed_for(settings.get("seed", 0), "model"), dtype)
+
+
+def save_module(module: nn.Module, file: Path) -> None:
+    """Write a module's state_dict beside and rename it."""
+    beside = file.with_name(file.name + ".part")
+    save_file({k: v.detach().clone().contiguous() for k, v in module.state_dict().items()}, beside)
+    beside.replace(file)
+
+
+def load_module(module: nn.Module, folder: RunDir) -> nn.Module:
+    """Read the model of a run directory into a module."""
+    folder.checksums.warn_if_absent()
+    content = folder.read(folder.model)
+    try:
+        module.load_state_dict(load(content))
+    except (SafetensorError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{folder.model} does not fit the model: {reason}") from error
+    return module

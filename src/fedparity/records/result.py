@@ -1,0 +1,189 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from torch import nn
+
+from fedparity.data import Federation
+from fedparity.errors import InputError
+from fedparity.learning.task import Factory
+from fedparity.metrics import ClientFrame
+from fedparity.metrics.summaries import Split
+from fedparity.records.model import load_model, save_module
+from fedparity.records.rundir import RunDir
+
+Values = Mapping[str, npt.NDArray[np.float64]]
+
+
+class Result:
+    """The numbers and the model of a finished run.
+
+    Attributes
+    ----------
+    clients
+        One row a client: examples, losses, accuracies, L* and loss gaps, of the model each client
+        would really use (its personal one where the algorithm has such); for how many rounds it
+        trained alone for its L*, and whether it was still improving then; and in how many rounds
+        it answered.
+    history
+        Long table ``round, client, split, model, metric, value, n``.
+    settings
+        Everything needed to run it again.
+    rounds
+        Rounds done.
+    path
+        The run directory, if there is one.
+    """
+
+    def __init__(
+        self,
+        clients: pd.DataFrame,
+        history: pd.DataFrame,
+        settings: dict[str, Any],
+        rounds: int,
+        module: nn.Module | None = None,
+        path: Path | None = None,
+    ) -> None:
+        self.clients, self.history, self.settings = clients, history, settings
+        self.rounds, self.path = rounds, path
+        self._module = module
+
+    def __repr__(self) -> str:
+        what = self.settings["algorithm"]
+        return f"Result({what!r}, {len(self.clients)} clients, {self.rounds} rounds)"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What the run wrote down about itself."""
+        found: dict[str, Any] = self.settings.get("record") or {}
+        return found
+
+    @property
+    def weights(self) -> str | None:
+        """What clients weigh by: ``size``, ``uniform``, or None where nothing is averaged."""
+        found = self.record.get("weights", "none")
+        return None if found == "none" else str(found)
+
+    @property
+    def alone(self) -> bool:
+        """Whether each client trained alone, so that nobody gains or pays by joining."""
+        return self.record.get("weights") == "none"
+
+    @property
+    def diverged(self) -> str | None:
+        """Why the run counts as diverged, or None: see :mod:`fedparity.records.divergence`."""
+        found = self.record.get("diverged")
+        return None if found is None else str(found)
+
+    @property
+    def softens(self) -> str:
+        """What to change in the algorithm if it levels down, such as ``lower lam``, or nothing."""
+        return str(self.record.get("softens", ""))
+
+    @property
+    def frame(self) -> ClientFrame:
+        """The clients as a frame that summarises and compares itself."""
+        return ClientFrame(self.clients, alone=self.alone)
+
+    def summary(self, split: Split = "test") -> pd.Series[float]:
+        """Return one number a metric, over all clients."""
+        return self.frame.summary(split)
+
+    def model(
+        self, *, factory: Factory | None = None, allow_import: str | Iterable[str] = ()
+    ) -> nn.Module:
+        """Return the trained module.
+
+        Parameters
+        ----------
+        factory
+            Makes the module of a run read from its directory, where that should not name it.
+        allow_import
+            Packages whose code the directory may name.
+        """
+        if self._module is None:
+            if self.path is None:
+                raise InputError("this result has no model")
+            self._module = load_model(self.path, factory=factory, allow_import=allow_import)
+        return self._module
+
+    def save_model(self, file: str | Path) -> None:
+        """Write the module's plain ``state_dict`` as safetensors."""
+        save_module(self.model(), Path(file))
+
+    def warn_of_levelling_down(self, reference: Result) -> None:
+        """Warn if gaps were made more equal by harming the best client and helping no worst one."""
+        if reference.rounds != self.rounds:
+            warnings.warn(
+                f"the reference ran {reference.rounds} rounds and this run {self.rounds}: "
+                "levelling down is judged at the same round budget",
+                stacklevel=3,
+            )
+            return
+        if reference.diverged or self.diverged:
+            which = "the reference" if reference.diverged else "this run"
+            warnings.warn(f"{which} diverged: levelling down cannot be judged", stacklevel=3)
+            return
+        theirs, ours = reference.weights, self.weights
+        if theirs and ours and theirs != ours:
+            warnings.warn(
+                f"the reference has {theirs} weights and this run {ours} ones: levelling down is "
+                f"judged under the same weights; run the reference with weighting='{ours}'",
+                stacklevel=3,
+            )
+            return
+        levelling = self.frame.compare(reference.frame).levelling
+        if levelling is not None and levelling.verdict == "levelling_down":
+            warnings.warn(
+                f"'{self.settings['algorithm']}' levels down against "
+                f"'{reference.settings['algorithm']}': the largest gap changes by "
+                f"{levelling.dW:+.3g} and the smallest by {levelling.dB:+.3g}"
+                + (f"; {self.softens}" if self.softens else ""),
+                stacklevel=3,
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Result:
+        """Read the result of a finished run from its directory."""
+        folder = RunDir(path)
+        settings = folder.settings()
+        if not folder.clients.exists():
+            raise InputError(f"the run in {path} is not finished: fedparity resume {path}")
+        folder.checksums.warn_if_absent()
+        history = folder.read_table(folder.history)
+        rounds = int(history["round"].max()) if len(history) else 0
+        clients = folder.read_table(folder.clients)
+        return cls(clients, history, settings, rounds, path=folder.path)
+
+
+def clients_table(
+    federation: Federation, values: Mapping[str, Values], lstar: pd.DataFrame | None
+) -> pd.DataFrame:
+    """Return one row a client from the evaluations of the three splits and L*."""
+    columns: dict[str, Any] = {"client": np.asarray(federation.names, dtype=object)}
+    splits = ("train", "validation", "test")
+    for split in splits:
+        columns[f"n_{split}"] = getattr(federation, split).sizes
+    missing = np.full(len(federation), np.nan)
+    for split in splits:
+        columns[f"{split}_loss"] = values.get(split, {}).get("loss", missing)
+    metrics = dict.fromkeys(m for found in values.values() for m in found if m != "loss")
+    for metric in metrics:
+        for split in splits[1:]:
+            columns[f"{split}_{metric}"] = values.get(split, {}).get(metric, missing)
+    for split in splits[1:]:
+        columns[f"{split}_lstar"] = missing if lstar is None else lstar[split].to_numpy()
+    for split in splits[1:]:
+        columns[f"{split}_gap"] = columns[f"{split}_loss"] - columns[f"{split}_lstar"]
+    if lstar is not None:
+        columns["lstar_rounds"] = lstar["rounds"].to_numpy()
+        columns["lstar_capped"] = lstar["capped"].to_numpy()
+    return pd.DataFrame(columns)

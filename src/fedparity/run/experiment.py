@@ -1,0 +1,407 @@
+"""An experiment: the conditions under which algorithms are compared."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedparity.data import Federation
+from fedparity.engines import choice
+from fedparity.engines.engine import Ids, Setup
+from fedparity.errors import InputError, unknown
+from fedparity.learning.layout import Layout
+from fedparity.learning.seeds import generator, seed_for
+from fedparity.learning.solver import Solver
+from fedparity.learning.task import DTYPES, Factory, Task, task_for
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.part import Context, Part
+from fedparity.metrics import SUMMARIES
+from fedparity.recipes import algorithm as read_algorithm
+from fedparity.recipes import complete
+from fedparity.records.rundir import LSTAR
+from fedparity.run import lstar
+from fedparity.run.conditions import Conditions, Stop
+from fedparity.run.given import Given, Told, digest, given, plain
+from fedparity.run.lstar import Cost
+from fedparity.spec import call
+
+if TYPE_CHECKING:
+    from fedparity.records.result import Result
+    from fedparity.run.driver import Watcher
+
+INLINE = 200
+"""Clients whose given L* is written into the experiment file."""
+
+
+@dataclass
+class Experiment:
+    """A federation, a task, an algorithm and the conditions of the run.
+
+    Parameters
+    ----------
+    federation
+        The clients and their data.
+    task
+        What is learned; a model factory or its text stands for the federation's default task.
+    algorithm
+        A text such as ``"eagle(lam=1)+prox"``, an
+        :class:`~fedparity.method.algorithm.Algorithm` or a list of parts.
+    rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, dtype,
+    buffers, evaluate_every, checkpoint_every, keep, lstar
+        See :class:`Conditions`.
+    solver
+        How clients train.
+    stop
+        When to stop early.
+
+    Notes
+    -----
+    ``lstar`` takes a rule; or numbers that are known already: a sequence in the order of the
+    clients, a Series or a mapping by client, a table with columns ``train``, ``validation`` or
+    ``test`` (or ``lstar``, for all of these), the name of a CSV or parquet file with such columns
+    and one called ``client``, or the name of a column of the federation's ``about``.
+    """
+
+    federation: Federation
+    task: Task | Factory | str
+    algorithm: str | Algorithm | Sequence[Part] = "fedavg"
+    rounds: int = 100
+    solver: Solver = field(default_factory=Solver)
+    cohort: int | float | None = None
+    sampling: str = "uniform"
+    weighting: str | None = None
+    drop: float = 0.0
+    min_replies: int = 1
+    server_lr: float = 1.0
+    seed: int = 0
+    engine: str = "auto"
+    chunk: int | None = None
+    dtype: str = "float32"
+    buffers: str = "average"
+    evaluate_every: int | None = None
+    checkpoint_every: int | None = None
+    keep: str = "last"
+    lstar: Given = "best_validation"
+    stop: Stop | None = None
+
+    def __post_init__(self) -> None:
+        names = Conditions.__dataclass_fields__
+        self.given = given(self.lstar, self.federation)
+        if self.given is not None:
+            self.lstar = plain(self.given, self.federation)
+        self.conditions: Conditions = call(
+            "experiment", Conditions, {name: getattr(self, name) for name in names}
+        )
+        for name in names:  # as checked: a seed of "3" or of numpy's is the number 3
+            setattr(self, name, getattr(self.conditions, name))
+        self.algorithm = read_algorithm(self.algorithm)
+        if not isinstance(self.task, Task):
+            self.task = task_for(self.federation.kind, self.task)
+        self.federation = self.federation.to(DTYPES[self.conditions.dtype])
+        self._check()
+        self.setup = self._setup()
+        self._check_parts()
+        self.choice = self._choose()
+
+    def _check(self) -> None:
+        assert isinstance(self.algorithm, Algorithm)
+        for metric in self._watched():
+            if metric not in SUMMARIES:
+                raise unknown("summary", metric, ["last", *SUMMARIES])
+            if SUMMARIES[metric].better is None:
+                raise InputError(f"'{metric}' is only counted: no value of it is better")
+            if SUMMARIES[metric].column in ("gap", "lstar") and self.lstar == "none":
+                raise InputError(f"'{metric}' needs L*: lstar must not be 'none'")
+            if SUMMARIES[metric].column in ("gap", "lstar") and not self._known("validation"):
+                raise InputError(f"'{metric}' needs L* on validation, which lstar does not give")
+            if not len(self.federation.validation):
+                raise InputError(
+                    f"'{metric}' is watched on validation examples, and there are none"
+                )
+        if self.conditions.min_replies > self.cohort_size:
+            raise InputError(
+                f"min_replies is {self.min_replies}, but only {self.cohort_size} clients are asked"
+            )
+        reading = {fact for part in self.algorithm.parts for fact in part.reads}
+        if self.lstar == "none" and "lstar" in reading:
+            raise InputError(f"'{self.algorithm.text}' needs L*: lstar must not be 'none'")
+        if "lstar" in reading and self.given is not None:
+            unknown_ = np.flatnonzero(np.isnan(lstar.deciding(self.given)))
+            if len(unknown_):
+                raise InputError(
+                    f"'{self.algorithm.text}' needs L* on validation examples, on training ones "
+                    f"where a client has none: lstar gives no such number for client "
+                    f"'{self.federation.names[unknown_[0]]}'"
+                )
+        if self.given is None and self.lstar != "none":
+            lstar.rule(str(self.lstar))
+
+    def _known(self, split: str) -> bool:
+        """Tell whether L* on a split will be known of some client."""
+        return self.given is None or bool(self.given[split].notna().any())
+
+    def _watched(self) -> list[str]:
+        """Return the summaries that decide which model is kept and when to stop."""
+        kept = [] if self.keep == "last" else [self.keep]
+        return kept if self.stop is None else [*kept, self.stop.metric]
+
+    def _check_parts(self) -> None:
+        """Raise all that parts have against this experiment at once."""
+        everyone = self.cohort_size == len(self.federation) and not self.drop
+        context = self.context(self.setup.layout.read(self.setup.module)[0])
+        problems = []
+        own = [p.name for p in self.setup.algorithm.parts if "personal" in p.hooks]
+        buffers = self.setup.local_buffers and self.setup.layout.buffers
+        if self.keep != "last" and (own or buffers):
+            problems.append(
+                f"keep='{self.keep}' keeps shared parameters, but clients are evaluated with what "
+                f"{own[0] if own else 'buffers'!r} keeps on them: use keep='last'"
+            )
+        for part in self.setup.algorithm.parts:
+            if "full_participation" in part.needs and not everyone:
+                problems.append(
+                    f"'{part.name}' needs every client in every round: leave cohort and drop out"
+                )
+            if "plain_sgd" in part.needs and not self.solver.plain:
+                problems.append(
+                    f"'{part.name}' needs plain SGD: no momentum, weight decay, clipping or Adam"
+                )
+            try:
+                part.validate(context)
+            except InputError as error:
+                problems.append(str(error))
+        if problems:
+            raise InputError("; ".join(problems))
+
+    def _setup(self) -> Setup:
+        assert isinstance(self.algorithm, Algorithm)
+        assert isinstance(self.task, Task)
+        setup = prepare(self.federation, self.task, self.algorithm, self.solver, self.conditions)
+        metrics = choice.check_model(setup, self.task)
+        for watched in self._watched():
+            if SUMMARIES[watched].column == "accuracy" and "accuracy" not in metrics:
+                raise InputError(f"'{watched}' needs accuracies, which the task does not give")
+        return setup
+
+    def _choose(self) -> choice.Choice:
+        if self.conditions.engine == "vmap":
+            choice.check_stackable(self.setup)
+        if self.conditions.engine != "auto":
+            return choice.Choice(self.conditions.engine, "asked for by name")
+        return choice.choose(self.setup, self.cohort_size)
+
+    @property
+    def cohort_size(self) -> int:
+        """Clients asked a round."""
+        return cohort_size(self.conditions.cohort, len(self.federation))
+
+    @property
+    def by_size(self) -> bool:
+        """Whether clients weigh by their examples."""
+        if self.conditions.weighting is not None:
+            return self.conditions.weighting == "size"
+        return self.conditions.sampling == "uniform"
+
+    @property
+    def weights(self) -> str:
+        """What clients really weigh by: ``size``, ``uniform``, or ``none`` if each trains alone."""
+        if self.setup.algorithm.alone:
+            return "none"
+        return self.setup.algorithm.own_weights or ("size" if self.by_size else "uniform")
+
+    @property
+    def evaluation_interval(self) -> int:
+        """Rounds between evaluations."""
+        return self.conditions.evaluate_every or max(1, self.rounds // 20)
+
+    def sample(self, round: int) -> Ids:
+        """Return the cohort of a round, ascending."""
+        population, m = len(self.federation), self.cohort_size
+        if m == population:
+            return np.arange(population)
+        rng = generator(self.seed, "cohort", round)
+        if self.conditions.sampling == "uniform":
+            return np.sort(rng.choice(population, m, replace=False, shuffle=False))
+        sizes = self.federation.train.sizes
+        races = rng.exponential(size=population) / sizes
+        return np.sort(np.argpartition(races, m - 1)[:m])
+
+    def context(self, x: Tensor) -> Context:
+        """Return the server's view before the first round."""
+        sizes = torch.from_numpy(self.federation.train.sizes.copy())
+        everyone = torch.arange(len(sizes))
+        return Context(
+            round=0,
+            population=len(sizes),
+            sizes=sizes,
+            clients=everyone,
+            prior=x.new_zeros(0),
+            steps=everyone,
+            lr=self.solver.lr,
+            x=x,
+            layout=self.setup.layout,
+            by_size=self.by_size,
+            cohort=self.cohort_size,
+            solver=self.solver,
+            parts=self.setup.algorithm.parts,
+            seed=self.seed,
+            validation=torch.from_numpy(self.federation.validation.sizes.copy()),
+        )
+
+    def cost_alone(self) -> Cost | None:
+        """Return what finding L* takes at most; None where it is given, known or not wanted."""
+        if self.given is not None or self.lstar == "none":
+            return None
+        rule = lstar.rule(str(self.lstar))
+        known = lstar.is_cached(self.setup, rule, self.choice.name)
+        return None if known else lstar.cost(self.setup, rule)
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything needed to run the experiment again, as plain values."""
+        assert isinstance(self.algorithm, Algorithm)
+        assert isinstance(self.task, Task)
+        recipe = self.federation.recipe
+        solver = {k: v for k, v in vars(self.solver).items() if not k.startswith("_")}
+        return {
+            **({"data": dict(recipe)} if recipe is not None else {}),
+            "task": self.task.name,
+            **({"model": self.task.model_text} if self.task.model_text is not None else {}),
+            "algorithm": complete(self.algorithm),
+            "solver": solver,
+            **{name: getattr(self.conditions, name) for name in Conditions.__dataclass_fields__},
+            "lstar": self._told_lstar(),
+            **(
+                {"stop": {"metric": self.stop.metric, "patience": self.stop.patience}}
+                if self.stop
+                else {}
+            ),
+            "engine": self.choice.name,
+            "record": {
+                "written_as": self.algorithm.text,
+                "weights": self.weights,
+                **({"softens": soft} if (soft := self.algorithm.softens) else {}),
+                "engine_reason": self.choice.reason,
+                "federation": self.federation.fingerprint,
+                "clients": len(self.federation),
+                "inputs": list(self.federation.shape),
+                "outputs": self.federation.outputs,
+                "parameters": self.setup.layout.size,
+                "command": _command(self.choice.name),
+                "python": platform.python_version(),
+                "versions": {name: _version(name) for name in ("fedparity", "torch", "numpy")},
+            },
+        }
+
+    def _told_lstar(self) -> Told:
+        """Return the rule or the numbers; of many clients the file that the run keeps them in."""
+        told = self.conditions.lstar
+        return told if isinstance(told, str) or len(told) <= INLINE else LSTAR
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a run that is resumed must agree with."""
+        told = self.describe()
+        free = {"rounds", "evaluate_every", "checkpoint_every", "chunk", "record", "data", "model"}
+        return {
+            "federation": self.federation.fingerprint,
+            "parameters": self.setup.layout.size,
+            **{key: value for key, value in told.items() if key not in free},
+            "lstar": digest(self.conditions.lstar),
+        }
+
+    def run(
+        self,
+        out: str | Path | None = None,
+        watch: Watcher | None = None,
+        reference: Result | None = None,
+    ) -> Result:
+        """Run from the first round.
+
+        Parameters
+        ----------
+        out
+            A new directory for the results; None keeps them in memory.
+        watch
+            Called with what happens, for progress; None shows a bar where there is a terminal.
+        reference
+            The result of FedAvg under the same conditions: a warning tells if this run levelled
+            down against it.
+        """
+        from fedparity.run.driver import Run
+
+        choice.check_here(self.choice.name)
+        result = Run(self, out, watch).start()
+        if reference is not None:
+            result.warn_of_levelling_down(reference)
+        return result
+
+    def resume(self, directory: str | Path, watch: Watcher | None = None) -> Result:
+        """Go on from the last checkpoint of a run of this same experiment."""
+        from fedparity.run.driver import Run
+
+        choice.check_here(self.choice.name)
+        return Run(self, directory, watch).resume()
+
+
+def prepare(
+    federation: Federation,
+    task: Task,
+    algorithm: Algorithm,
+    solver: Solver,
+    conditions: Conditions,
+) -> Setup:
+    """Return what engines work on, with a fresh module; the federation is in the right dtype."""
+    module = task.build(
+        federation.shape,
+        federation.outputs,
+        seed_for(conditions.seed, "model"),
+        DTYPES[conditions.dtype],
+    )
+    layout = Layout(module)
+    if layout.buffers and conditions.buffers == "refuse":
+        raise InputError(f"the model has buffers ('{layout.buffers[0].name}') and buffers='refuse'")
+    local = conditions.buffers == "local" or algorithm.local_buffers
+    return Setup(
+        federation,
+        task,
+        module,
+        layout,
+        algorithm,
+        solver,
+        conditions.seed,
+        conditions.rounds,
+        local_buffers=local,
+    )
+
+
+def cohort_size(cohort: int | float | None, population: int) -> int:
+    """Return how many clients are asked a round: all, a share of them, or a whole number."""
+    if cohort is None:
+        return population
+    if isinstance(cohort, float) and cohort <= 1:
+        return max(1, round(cohort * population))
+    if cohort > population or cohort != int(cohort):
+        raise InputError(f"cohort is {cohort:g}: a share, or a whole number up to {population}")
+    return int(cohort)
+
+
+def _command(engine: str) -> list[str]:
+    """Return the command line; Flower starts its apps with a token, which is nobody's business."""
+    if engine == "flower":
+        return ["flwr", "run"]
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

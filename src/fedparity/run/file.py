@@ -1,0 +1,155 @@
+"""The experiment file: an experiment as a page of YAML that can be run again.
+
+What a run writes as ``experiment.yaml`` is complete; a user may write as little as::
+
+    data: {dataset: digits, partition: dirichlet(alpha=0.1), clients: 10}
+    model: linear
+    algorithm: eagle(lam=1)
+
+The partition is by default the dataset's own (``natural``), and the seeds of the partition and of
+label noise are by default the experiment's ``seed``.
+
+A file is data. The model may be an import path, but it is followed only if who opens the file
+allows it, by ``allow_import``: the name of a package, or several, whose code the file may name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedparity.data import Federation
+from fedparity.data.recipe import Recipe
+from fedparity.errors import InputError, unknown
+from fedparity.imports import NOTHING, Allowed
+from fedparity.learning.solver import Solver
+from fedparity.learning.task import Task
+from fedparity.method.algorithm import Algorithm
+from fedparity.recipes import algorithm, complete
+from fedparity.records.result import Result
+from fedparity.records.rundir import RunDir, read_yaml
+from fedparity.records.settings import federation_of, table_of, task_of
+from fedparity.run.conditions import Conditions, Stop
+from fedparity.run.experiment import Experiment
+from fedparity.spec import call
+
+if TYPE_CHECKING:
+    from fedparity.run.driver import Watcher
+
+OWN = ("data", "task", "model", "algorithm", "solver", "stop", "record")
+KEYS = (*OWN, *(f.name for f in dataclasses.fields(Conditions)))
+TABLES: dict[str, Any] = {"data": Recipe, "solver": Solver, "stop": Stop}
+"""Settings that have settings inside."""
+
+
+def experiment(
+    settings: Mapping[str, Any],
+    *,
+    federation: Federation | None = None,
+    task: Task | None = None,
+    data_dir: str | Path | None = None,
+    allowed: Allowed = NOTHING,
+) -> Experiment:
+    """Return the experiment that settings describe.
+
+    ``federation`` and ``task`` stand in for data and models that a file cannot name; ``allowed`` is
+    the code that the settings may name.
+    """
+    check_keys(settings)
+    if federation is None:
+        federation = federation_of(settings, data_dir)
+    if task is None:
+        task = task_of(settings, federation.kind, allowed)
+    conditions = {f.name for f in dataclasses.fields(Conditions)}
+    stop = table_of(settings, "stop")
+    return Experiment(
+        federation,
+        task,
+        algorithm=algorithm_of(settings),
+        solver=solver_of(settings),
+        stop=call("stop", Stop, stop) if stop else None,
+        **{key: value for key, value in settings.items() if key in conditions},
+    )
+
+
+def check_keys(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that no experiment has."""
+    for key in settings:
+        if key in KEYS:
+            continue
+        for table, kind in TABLES.items():
+            if key in {f.name for f in dataclasses.fields(kind)}:
+                raise InputError(
+                    f"setting '{key}' belongs under '{table}': write '{table}: {{{key}: ...}}'"
+                )
+        raise unknown("setting", str(key), KEYS)
+
+
+def solver_of(settings: Mapping[str, Any]) -> Solver:
+    """Return how clients train."""
+    return call("solver", Solver, table_of(settings, "solver"))
+
+
+def load(
+    path: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    allow_import: str | Iterable[str] = (),
+) -> Experiment:
+    """Return the experiment of a file, or of a run directory.
+
+    The file may name code of the packages ``allow_import`` only.
+    """
+    file = Path(path)
+    settings = RunDir(file).settings() if file.is_dir() else read_yaml(file)
+    return experiment(settings, data_dir=data_dir, allowed=Allowed.by(allow_import))
+
+
+def resume(
+    directory: str | Path,
+    *,
+    federation: Federation | None = None,
+    task: Task | None = None,
+    rounds: int | None = None,
+    data_dir: str | Path | None = None,
+    allow_import: str | Iterable[str] = (),
+    watch: Watcher | None = None,
+) -> Result:
+    """Go on with the run in a directory from its last checkpoint, to ``rounds`` if given.
+
+    The directory may name code of the packages ``allow_import`` only.
+    """
+    folder = RunDir(directory)
+    settings = folder.settings()
+    folder.require_free()  # before data are read
+    if settings.get("engine") == "flower":
+        raise InputError(
+            f"the run in {directory} is one of a Flower federation: go on with it by 'flwr run' "
+            "with resume=true in the run config"
+        )
+    if rounds is not None:
+        settings["rounds"] = rounds
+    again = experiment(
+        settings,
+        federation=federation,
+        task=task,
+        data_dir=data_dir,
+        allowed=Allowed.by(allow_import),
+    )
+    return again.resume(directory, watch)
+
+
+def algorithm_of(settings: Mapping[str, Any]) -> Algorithm:
+    """Return the algorithm, under the name the user gave it where a run recorded that."""
+    found = algorithm(str(settings.get("algorithm", "fedavg")))
+    record = settings.get("record")
+    written = record.get("written_as") if isinstance(record, Mapping) else None
+    if written is None:
+        return found
+    try:
+        named = algorithm(str(written))
+    except InputError:  # a name the user gave to a list of parts
+        return found
+    return named if complete(named) == complete(found) else found
