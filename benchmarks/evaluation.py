@@ -12,7 +12,7 @@ from torch import nn
 from workloads import WORKLOADS, Workload
 
 from fedparity.data import Split
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
 
 COST = 1.15
 ROWS = 1000

@@ -23,7 +23,7 @@ import torch
 import fedparity as fp
 from fedparity.engines.engine import intraop
 from fedparity.learning.layout import Layout
-from fedparity.method.part import Context
+from fedparity.method import Context
 from fedparity.parts import FedFV
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from workloads import WORKLOADS
 
 import fedparity as fp
-from fedparity.method.answer import Down
-from fedparity.method.part import STRICT, Fact, Part
+from fedparity.method import STRICT, Fact, Part
+from fedparity.method.messages import Down
 
 FACTS: tuple[Literal["loss", "validation_loss"], ...] = ("loss", "validation_loss")
 METHODS: dict[str, Literal["loss", "validation_loss"] | None] = {

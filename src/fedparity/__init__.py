@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from fedparity.learning.task import NextToken as NextToken
     from fedparity.learning.task import Regression as Regression
     from fedparity.learning.task import Task as Task
+    from fedparity.method import Client as Client
+    from fedparity.method import Context as Context
+    from fedparity.method import Finish as Finish
+    from fedparity.method import Part as Part
+    from fedparity.method import Plan as Plan
     from fedparity.method.algorithm import Algorithm as Algorithm
-    from fedparity.method.part import Client as Client
-    from fedparity.method.part import Context as Context
-    from fedparity.method.part import Finish as Finish
-    from fedparity.method.part import Part as Part
-    from fedparity.method.part import Plan as Plan
-    from fedparity.method.part import stacked as stacked
     from fedparity.metrics import ClientFrame as ClientFrame
     from fedparity.recipes import algorithm as algorithm
     from fedparity.records.model import load_model as load_model
@@ -49,7 +48,7 @@ _HOME = {
     "run.experiment": ["Experiment"],
     "run.file": ["load", "resume"],
     "records.model": ["load_model"],
-    "method.part": ["Client", "Context", "Finish", "Part", "Plan", "stacked"],
+    "method": ["Client", "Context", "Finish", "Part", "Plan"],
     "records.result": ["Result"],
     "learning.solver": ["Solver"],
     "learning.task": ["Classification", "NextToken", "Regression", "Task"],

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedparity.errors import unknown
+from fedparity.method import Part
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.part import Part
 from fedparity.parts import (
     BN,
     PARTS,

@@ -16,7 +16,7 @@ from plain import PlainLoop
 from workloads import WORKLOADS, Workload
 
 import fedparity as fp
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
 
 SMALL = {
     "lin": replace(WORKLOADS["lin"], clients=6, cohort=4, examples=30),

@@ -190,7 +190,7 @@ def test_evaluations_agree(unlike, algorithm):
 def test_replies_do_not_depend_on_the_order_of_asking(unlike, engine):
     solver = fp.Solver(lr=0.1, steps=2, batch=3)
     made = moved(unlike, "mlp(hidden=4)", solver, engine, rounds=1)
-    from fedparity.method.answer import Down
+    from fedparity.method.messages import Down
 
     down = Down("train", 5, 0.1, made.server.x, made.server.buffers)
     one = made.door.ask(down, torch.tensor([0, 1, 3]))

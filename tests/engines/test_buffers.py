@@ -11,7 +11,7 @@ from nets import normed
 
 import fedparity as fp
 from fedparity.errors import InputError
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
 from fedparity.run.experiment import Experiment
 from fedparity.testing import Bench, unlike_clients
 
@@ -48,7 +48,7 @@ def test_one_step_by_hand(engine):
 
 
 def _train(bench: Bench):
-    from fedparity.method.answer import Down
+    from fedparity.method.messages import Down
 
     return Down("train", 1, 0.1, bench.server.x, bench.server.buffers)
 

@@ -9,7 +9,8 @@ from fedparity.engines.kernels import chain
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.stacked.lane import Stack
 from fedparity.learning.task import Classification, Regression, slope_of
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
+from fedparity.method.rule import Rule
 from fedparity.parts.weights.eagle import Eagle
 from fedparity.testing import unlike_clients
 
@@ -45,20 +46,20 @@ def test_its_gradient_and_its_step_are_those_of_autograd(model):
     y = plain.spread(down.x) + 0.1 * torch.randn(
         len(clients), len(down.x), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )
-    tree = {}
+    rule = Rule({}, made.layout, down, 1.0, {})
     for lane in (plain, fast):
         lane.begin(y, down.buffers)
     for step in range(3):
-        slow = plain.gradient(y, step, tree, down)[0]
-        torch.testing.assert_close(fast.gradient(y, step, tree, down)[0], slow, rtol=0, atol=1e-14)
+        slow = plain.gradient(y, step, rule)[0]
+        torch.testing.assert_close(fast.gradient(y, step, rule)[0], slow, rtol=0, atol=1e-14)
     for lane in (plain, fast):
-        lane.descend(0, tree, down, None)
+        lane.plain_step(0, rule, lane.fused(rule))
     torch.testing.assert_close(fast.stand(), plain.stand(), rtol=0, atol=1e-14)
-    by_hand = y - 0.1 * plain.gradient(y, 0, tree, down)[0]
+    by_hand = y - 0.1 * plain.gradient(y, 0, rule)[0]
     torch.testing.assert_close(fast.stand(), by_hand, rtol=0, atol=1e-14)
     for lane in (plain, fast):  # from now on in place
-        lane.descend(1, tree, down, None)
-    twice = by_hand - 0.1 * plain.gradient(by_hand, 1, tree, down)[0]
+        lane.plain_step(1, rule, lane.fused(rule))
+    twice = by_hand - 0.1 * plain.gradient(by_hand, 1, rule)[0]
     torch.testing.assert_close(fast.stand(), twice, rtol=0, atol=1e-14)
     torch.testing.assert_close(plain.stand(), twice, rtol=0, atol=1e-14)
 
@@ -68,11 +69,10 @@ def test_training_leaves_the_shared_model_as_it_is():
     down, clients = down_of(made), torch.arange(len(made.federation)).numpy()
     before = down.x.clone()
     lane = Stack(made, down, clients, chain=Chain.of(made))
-    lane.begin(lane.spread(down.x), down.buffers)
-    for step in range(2):
-        lane.descend(step, {}, down, None)
+    rule = Rule({}, made.layout, down, 1.0, {})
+    end = lane.descend(lane.spread(down.x), down.buffers, rule, steps=2)
     assert torch.equal(down.x, before)
-    assert not torch.equal(lane.stand()[0], before)
+    assert not torch.equal(end.parameters()[0], before)
 
 
 @pytest.mark.parametrize(

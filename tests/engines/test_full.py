@@ -125,7 +125,7 @@ def test_every_example_is_in_one_block(federation):
     x, buffers = setup.layout.read(setup.module)
     engine = VmapEngine(setup)
     clients = np.arange(len(SIZES))
-    down = fp.method.answer.Down("train", 1, 0.1, x, buffers)
+    down = fp.method.messages.Down("train", 1, 0.1, x, buffers)
     lane = engine._lane(setup, down, clients)
     engine.close()
     assert isinstance(lane, FullBatches)

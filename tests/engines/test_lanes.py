@@ -14,7 +14,8 @@ from fedparity.engines.stacked.lane import Stack, Work
 from fedparity.engines.stacked.vectors import Slotted
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seeds_for
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
+from fedparity.method.rule import Rule
 from fedparity.testing import unlike_clients
 
 SOLVERS = [fp.Solver(epochs=2, batch=4), fp.Solver(steps=3, batch=100), fp.Solver(steps=2, batch=1)]
@@ -93,11 +94,8 @@ def test_work_laid_out_gives_the_update_of_work_made_by_the_lane(written_out):
     ups = []
     for work in (None, Work(start, room, planned)):
         lane = Stack(made, down, clients, chain=Chain.of(made) if written_out else None, work=work)
-        y = lane.spread(x)
-        lane.begin(y, buffers)
-        for step in range(lane.longest):
-            lane.descend(step, {}, down, None)
-        ups.append(lane.update())
+        rule = Rule({}, made.layout, down, 1.0, {})
+        ups.append(lane.descend(lane.spread(x), buffers, rule).delta)
     assert ups[1] is room.flat
     assert torch.equal(*ups)
     assert torch.equal(x, before)

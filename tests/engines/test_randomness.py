@@ -9,7 +9,7 @@ from nets import dropping, rarely_dropping
 
 import fedparity as fp
 from fedparity.engines.reference.engine import LoopEngine
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
 from fedparity.run.experiment import Experiment
 from fedparity.testing import Bench
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from pydantic.dataclasses import dataclass
 
-from fedparity.method.part import STRICT, Finish, Part, Plan, is_stacked, stacked
+from fedparity.method import STRICT, Affine, Finish, Part, Plan, stacked
+from fedparity.method.hints import is_stacked
 from fedparity.parts import QFFL
 from fedparity.testing import Bench, Trial, check_part
 
@@ -20,11 +21,8 @@ class Lifted(Part):
     def plan(self, s, probe, ctx):
         return Plan(shared={"weight": torch.tensor(0.5, dtype=ctx.x.dtype)})
 
-    def factor(self, c):
-        return c.down["weight"]
-
     def grad(self, g, x, c):
-        return self.factor(c) * g
+        return c.down["weight"] * g + 0.1 * (x - c.x) + 0.2 * c.x
 
     def finish(self, delta, c):
         moved = (c.end - c.anchor).square().sum(-1)
@@ -36,11 +34,10 @@ class Lifted(Part):
 
 @dataclass(frozen=True, config=STRICT)
 class Stacked(Lifted):
-    """The same, marked."""
+    """The same, with the hints that engines may take."""
 
-    @stacked
-    def factor(self, c):
-        return super().factor(c)
+    def affine(self, c):
+        return Affine(scale=c.down["weight"], pull=0.1, shift=0.1 * c.x)
 
     @stacked
     def finish(self, delta, c):
@@ -67,7 +64,7 @@ def test_a_marked_part_keeps_the_contract():
 
 
 def test_only_hooks_that_can_be_stacked_are_marked():
-    with pytest.raises(TypeError, match="only 'factor' and 'finish'"):
+    with pytest.raises(TypeError, match="only 'finish'"):
 
         @stacked
         def start(self, x, c):

@@ -18,7 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from fedparity.flower import codec
 from fedparity.flower.codec import BadMessage, Like, Schema, Stamp
 from fedparity.flower.testing import through_bytes as sent
-from fedparity.method.answer import Down, Up
+from fedparity.method.messages import Down, Up
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=8)
 FLOATS = (torch.float32, torch.float64)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 import fedparity as fp
 from fedparity.errors import InputError
 from fedparity.learning.layout import Layout
+from fedparity.method import Context, Part
 from fedparity.method.algorithm import Algorithm, Replies, Server, average_buffers, ctx_for
-from fedparity.method.part import Context, Part
 from fedparity.parts import AFL, QFFL, Eagle, Momentum, Prox
 from fedparity.testing import Trial
 

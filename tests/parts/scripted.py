@@ -14,9 +14,9 @@ from fedparity.learning.layout import Layout
 from fedparity.learning.models import mlp
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Regression
-from fedparity.method.algorithm import Algorithm, Replies, Server
-from fedparity.method.answer import Down
-from fedparity.method.part import Context, Part
+from fedparity.method import Context, Part
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.messages import Down, Replies, Server
 from fedparity.run.experiment import Experiment
 from fedparity.testing import Bench
 

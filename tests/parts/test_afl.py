@@ -98,16 +98,16 @@ def test_clients_without_weight_fall_back_to_the_given_weights():
 
 def test_the_average_of_the_models_after_each_round_may_be_served():
     script, plain = Script([AFL(average=True)]), Script([AFL()])
-    assert torch.equal(script.algorithm.served(script.server), vector(1.0, 2.0))
+    assert torch.equal(script.algorithm.served(script.server)[0], vector(1.0, 2.0))
     models = []
     for round in range(4):
         if round == 2:
             script.play(FIXTURE[:0], clients=[], loss=[])  # nobody answers: no model
         models.append(script.play(FIXTURE, loss=PRE))
         torch.testing.assert_close(models[-1], plain.play(FIXTURE, loss=PRE))
-        served = script.algorithm.served(script.server)
+        served = script.algorithm.served(script.server)[0]
         torch.testing.assert_close(served, torch.stack(models).mean(0))
-    assert torch.equal(plain.algorithm.served(plain.server), models[-1])
+    assert torch.equal(plain.algorithm.served(plain.server)[0], models[-1])
 
 
 @pytest.mark.parametrize("keep", ["last", "mean_loss"])
@@ -117,7 +117,7 @@ def test_the_average_is_what_is_evaluated_and_kept(unlike, keep):
     averages = [made.server.x]
     for _ in range(3):
         made.advance()
-        averages.append(made.setup.algorithm.served(made.server))
+        averages.append(made.setup.algorithm.served(made.server)[0])
     result = fp.Experiment(
         unlike,
         "mlp(hidden=4)",

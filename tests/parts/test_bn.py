@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedparity.data import Federation
 from fedparity.learning.solver import Solver
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
 from fedparity.testing import Bench, unlike_clients
 
 SOLVER = Solver(lr=0.2, steps=3)

@@ -11,8 +11,8 @@ from scripted import after, bench, parabolas, vector
 
 import fedparity as fp
 from fedparity.learning.layout import Layout
+from fedparity.method import Context
 from fedparity.method.algorithm import ctx_for
-from fedparity.method.part import Context
 from fedparity.parts import Eagle
 from fedparity.run import lstar
 from fedparity.testing import Bench, Trial, unlike_clients

@@ -17,7 +17,7 @@ from fedparity.learning.augmentation import colour, rotate, usual
 from fedparity.learning.models import linear
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Classification
-from fedparity.method.part import Client, Finish, Part
+from fedparity.method import Client, Finish, Part
 from fedparity.parts import LSR
 from fedparity.testing import Bench, unlike_clients
 

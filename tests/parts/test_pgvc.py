@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from fedparity.data import Federation
 from fedparity.errors import InputError
 from fedparity.learning.solver import Solver
-from fedparity.method.algorithm import Replies
-from fedparity.method.answer import Down
-from fedparity.method.part import Client, Part, Plan
+from fedparity.method import Client, Part, Plan
+from fedparity.method.messages import Down, Replies
 from fedparity.parts import PGVC
 from fedparity.testing import Bench, unlike_clients
 

@@ -9,9 +9,9 @@ import pytest
 
 import fedparity as fp
 from fedparity.engines.engine import Engine
+from fedparity.engines.lane import LocalLoop
 from fedparity.engines.stacked import engine as vmapped
 from fedparity.engines.stacked import pooled
-from fedparity.method.answer import Lane
 from fedparity.profiling import places, profile
 from fedparity.profiling.advice import CHECKPOINT, EVALUATION, advice
 from fedparity.profiling.places import ENGINE, FIXED, LANE
@@ -67,7 +67,7 @@ def test_watching_does_not_change_what_is_learned():
 def test_every_place_that_is_watched_exists():
     for owner, name, _ in FIXED:
         assert callable(vars(owner)[name]), name
-    for base, names in ((Lane, LANE), (Engine, ENGINE)):
+    for base, names in ((LocalLoop, LANE), (Engine, ENGINE)):
         kinds = base.__subclasses__()
         for name in names:
             assert any(name in vars(kind) for kind in kinds), name

@@ -12,7 +12,7 @@ from torch import nn
 
 import fedparity as fp
 from fedparity.clients import simulated as simulation
-from fedparity.method.part import Client, Context, Finish, Part, Plan, Tensors
+from fedparity.method import Client, Context, Finish, Part, Plan, Tensors
 from fedparity.testing import Bench, unlike_clients
 
 SOLVER = fp.Solver(lr=0.1, steps=2, batch=4)

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from fedparity.clients.store import ClientStore
 from fedparity.errors import DamagedError, FedparityError, InputError
 from fedparity.learning.layout import Layout
-from fedparity.method.algorithm import Algorithm, Server
-from fedparity.method.part import Part
+from fedparity.method import Part
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.messages import Server
 from fedparity.records.state import RunState, checkpoints
 
 X = torch.tensor([1.0, 2.0, 3.0])

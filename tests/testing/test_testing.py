@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.errors import FedparityError
-from fedparity.method.part import STRICT, Context, Finish, Part, Plan
+from fedparity.method import STRICT, Context, Finish, Part, Plan
 from fedparity.parts import QFFL, Momentum, Prox
 from fedparity.testing import CHECKS, Trial, check_part
 

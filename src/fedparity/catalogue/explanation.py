@@ -9,8 +9,8 @@ from rich.table import Table
 
 from fedparity.catalogue.settings import settings_of, summary_line, value_text
 from fedparity.catalogue.traffic import Amount, Traffic, traffic
+from fedparity.method import HOOKS, Part
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.part import HOOKS, Part
 from fedparity.recipes import algorithm as read
 
 

@@ -19,8 +19,8 @@ from fedparity.catalogue.traffic import traffic
 from fedparity.data import DATASETS, PARTITIONS, data_dir
 from fedparity.errors import unknown
 from fedparity.learning import models
+from fedparity.method import HOOKS, Part
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.part import HOOKS, Part
 from fedparity.metrics import SUMMARIES
 from fedparity.parts import PARTS, Uniform
 from fedparity.recipes import RECIPES

@@ -21,9 +21,8 @@ from fedparity.errors import FedparityError
 from fedparity.learning.layout import Layout
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Classification
-from fedparity.method.algorithm import Algorithm, Replies
-from fedparity.method.answer import Down
-from fedparity.method.part import Tensors
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.messages import Down, Replies, Tensors
 from fedparity.run.driver import Run, Silent
 from fedparity.run.experiment import Experiment
 from fedparity.run.lstar import SPLITS

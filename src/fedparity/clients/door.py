@@ -11,8 +11,7 @@ from torch import Tensor
 from fedparity.engines.engine import Ids
 from fedparity.engines.evaluation import Values
 from fedparity.learning.seeds import seeds_for
-from fedparity.method.algorithm import Replies
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down, Replies
 
 
 @dataclass

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from fedparity.clients.door import Door
+from fedparity.clients.reports import suspicious, wrong_reports
 from fedparity.clients.store import ClientStore
 from fedparity.data import Split
-from fedparity.engines.engine import Engine, rows_of
+from fedparity.engines.engine import Engine, Ids, rows_of
 from fedparity.engines.evaluation import Values, by_client
-from fedparity.errors import DivergedError
-from fedparity.method.algorithm import Replies
-from fedparity.method.answer import Down, Up
+from fedparity.errors import ClientError, DivergedError
+from fedparity.method.messages import Down, Replies, Up
 
 PERSONAL_FLOATS = 1 << 25
 """Numbers of personal parameters held at once while evaluating."""
@@ -45,12 +45,26 @@ class Simulation(Door):
         states = self.store.gather(clients)
         buffers = states["buffers"]["b"] if "buffers" in states else down.buffers
         up = self.engine.ask(down, clients, buffers, states)
+        self._check_reports(down, up, clients)
         steps = torch.from_numpy(self.engine.setup.lengths(clients))
         ids = torch.from_numpy(clients)
         if up.deltas is None or up.buffers is None:
             empty = down.x.new_zeros(len(clients), 0)
             return Replies(ids, steps, up.reports, empty, empty)
         return self._received(down, up, ids, steps)
+
+    def _check_reports(self, down: Down, up: Up, clients: Ids) -> None:
+        """Tell of a report that its part says cannot be; what is not finite is left out later."""
+        setup = self.engine.setup
+        for row in np.flatnonzero(suspicious(setup, up.reports).numpy()).tolist():
+            one, client = rows_of(up.reports, row), int(clients[row])
+            lstar = torch.tensor(np.nan) if setup.lstar is None else setup.lstar[client]
+            for name, found in wrong_reports(setup, one, lstar):
+                if found != "not finite":
+                    raise ClientError(
+                        f"client '{setup.federation.names[client]}', round {down.round}, phase "
+                        f"{down.phase}: its '{name}' is {found}"
+                    )
 
     def _received(self, down: Down, up: Up, ids: Tensor, steps: Tensor) -> Replies:
         """Keep new client states and leave out updates that are not finite."""

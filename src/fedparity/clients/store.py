@@ -10,7 +10,7 @@ from fedparity.engines.engine import Ids
 from fedparity.errors import FedparityError
 from fedparity.learning.layout import Layout
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.answer import Named
+from fedparity.method.messages import Named
 
 
 class ClientStore:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import traceback
 
 from fedparity.errors import ClientError
-from fedparity.method.answer import Down
-from fedparity.method.part import Part
+from fedparity.method import Part
+from fedparity.method.messages import Down
 
 
 def blame(error: Exception, down: Down, who: str) -> ClientError:

@@ -17,14 +17,12 @@ from torch import Tensor, nn
 
 from fedparity.data import Federation, Split
 from fedparity.engines.evaluation import blocks, joined, measure_block
-from fedparity.errors import FedparityError
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import Keys, seeds_for
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Task
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.answer import Down, Named, Up
-from fedparity.method.part import Tensors
+from fedparity.method.messages import Down, Named, Tensors, Up
 
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 T = TypeVar("T")
@@ -64,6 +62,13 @@ class Setup:
         sizes = self.federation.train.sizes
         return self.solver.lengths(sizes) if self.algorithm.trains else np.ones_like(sizes)
 
+    @cached_property
+    def label_counts(self) -> Tensor:
+        """The training examples of each class, ``[K, classes]``, in the model's floating type."""
+        data, classes = self.federation.train, self.federation.outputs
+        counts = torch.bincount(data.owner * classes + data.y, minlength=len(data.sizes) * classes)
+        return counts.view(-1, classes).to(self.layout.slots[0].dtype)
+
     def progress(self, down: Down) -> float:
         """Return the share of the run's rounds that is done with this one."""
         return down.round / self.rounds
@@ -78,15 +83,6 @@ def fills_a_core(setup: Setup) -> bool:
     """Tell whether a step of a middling client is worth a core of its own."""
     batch = setup.solver.batch or int(np.median(setup.federation.train.sizes))
     return setup.layout.size * batch >= FILLS_A_CORE
-
-
-def known_lstar(setup: Setup) -> Tensor:
-    """Return every client's L*, or say that nobody computed it."""
-    if setup.lstar is None:
-        raise FedparityError(
-            "a part reads c.lstar, but L* was not computed: lstar must not be 'none'"
-        )
-    return setup.lstar
 
 
 class Engine:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fedparity.engines.engine import Setup
 from fedparity.engines.evaluation import blocks, losses
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
 
 
 def judged(setup: Setup, module: nn.Module, x: Tensor, y: Tensor, down: Down) -> Tensor:

@@ -10,22 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedparity.clients.reports import wrong_reports
 from fedparity.clients.store import ClientStore
 from fedparity.engines import choice
 from fedparity.engines.engine import Setup, rows_of
 from fedparity.flower.census import StandIn
-from fedparity.flower.codec import BadMessage, Schema, flat, shown
+from fedparity.flower.codec import BadMessage, Schema, shown
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import TASKS, Task
-from fedparity.method.answer import Down, Up
+from fedparity.method.messages import Down, Up
+from fedparity.method.reports import wrong_loss
 from fedparity.run.lstar import SPLITS
-
-LARGEST_LOSS = 1e6
-"""A cross-entropy above this is a fault or a lie."""
-LARGEST = 1e15
-"""No single number that a part reports is larger than this."""
-LOSSES = ("loss", "before", "after")
-"""What parts call the losses that they report."""
 
 
 def expected(setup: Setup, down: Down) -> Schema:
@@ -55,47 +50,24 @@ def expected(setup: Setup, down: Down) -> Schema:
     return Schema.of(Up(rows_of(up.reports, 0), up.deltas[0], sent))
 
 
-def check_up(up: Up, task: Task, lstar: float = math.nan) -> None:
-    """Refuse an answer that is not finite or reports an impossible number.
+def check_up(up: Up, setup: Setup, lstar: float = math.nan) -> None:
+    """Refuse an answer that is not finite or reports what its parts say is impossible.
 
-    Parameters
-    ----------
-    up
-        The answer.
-    task
-        Tells what a loss can be.
-    lstar
-        The client's L*, for the loss behind a gap; NaN if nobody computed it.
+    ``lstar`` is the client's L*, for the loss behind a gap; NaN if nobody computed it.
     """
-    if not all(_finite(tensor) for tensor in _tensors(up)):
+    vectors = [tensor for tensor in (up.deltas, up.buffers) if tensor is not None]
+    if not all(bool(tensor.isfinite().all()) for tensor in vectors):
         raise BadMessage("what it sent is not finite")
-    for name, value in flat(up.reports).items():
-        if value.numel() == 1:
-            _check_number(float(value), name, task, lstar)
-
-
-def _check_number(value: float, name: str, task: Task, lstar: float) -> None:
-    kind = name.rpartition("/")[2]
-    if abs(value) > LARGEST:
-        raise BadMessage(f"its '{name}' is {value:g}: no report is that large")
-    if kind in LOSSES:
-        check_loss(value, value, name, task)
-    if kind in ("norm", "norm2") and value < 0:
-        raise BadMessage(f"its '{name}' is {value:g}: a norm is not negative")
-    if kind == "gap" and not math.isnan(lstar):
-        loss = value + lstar
-        rounding = 1e-5 * (abs(value) + lstar)
-        check_loss(loss, loss + rounding, f"{name}' plus its L* '{lstar:g}", task)
+    for name, found in wrong_reports(setup, up.reports, torch.tensor([lstar])):
+        raise BadMessage(f"its '{name}' is {found}")
 
 
 def check_loss(highest: float, lowest: float, name: str, task: Task) -> None:
     """Refuse a loss that the task cannot have."""
-    if type(task) not in TASKS.values():
-        return
-    if lowest < 0:
-        raise BadMessage(f"its '{name}' is {lowest:g}: a loss is not negative")
-    if task.name != "regression" and highest > LARGEST_LOSS:
-        raise BadMessage(f"its '{name}' is {highest:g}: no loss is that large")
+    if type(task) in TASKS.values() and (
+        found := wrong_loss(lowest, highest, task.name != "regression")
+    ):
+        raise BadMessage(f"its '{name}' is {found}")
 
 
 def check_values(found: Mapping[str, float], wanted: Iterable[str], task: Task) -> None:
@@ -128,15 +100,6 @@ def check_lstar(
         [f"alone/{split}/loss" for split in SPLITS if sizes[split]],
         task,
     )
-
-
-def _tensors(up: Up) -> list[Tensor]:
-    vectors = [tensor for tensor in (up.deltas, up.buffers) if tensor is not None]
-    return [*vectors, *flat(up.reports).values()]
-
-
-def _finite(tensor: Tensor) -> bool:
-    return bool(tensor.isfinite().all())
 
 
 def _two_examples(federation: object) -> StandIn:

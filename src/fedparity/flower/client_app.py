@@ -82,6 +82,7 @@ def client_app(experiment: Settings, load: Load, task: Task | None, allowed: All
     sites, app = Sites(settings_of(experiment), load, task, allowed), ClientApp()
     app.query("hello")(Handler(sites, _hello))
     app.query("probe")(Handler(sites, _exchange))
+    app.query("losses")(Handler(sites, _exchange))
     app.train()(Handler(sites, _exchange))
     app.evaluate()(Handler(sites, _evaluate))
     return app

@@ -19,8 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedparity.errors import FedparityError
-from fedparity.method.answer import Down, Named, Up
-from fedparity.method.part import Tensors
+from fedparity.method.messages import Down, Named, Tensors, Up
 
 Flat = dict[str, Tensor]
 DTYPES = {

@@ -20,11 +20,15 @@ from fedparity.flower.checking import check_up, check_values, expected
 from fedparity.flower.codec import BadMessage, Schema, Stamp
 from fedparity.flower.link import Failure, exchange
 from fedparity.flower.roster import Roster
-from fedparity.method.algorithm import Replies
-from fedparity.method.answer import Down, Up
+from fedparity.method.messages import SERVER, Down, Replies, Up
 from fedparity.run.lstar import SPLITS
 
-KINDS = {"probe": "query.probe", "train": "train", "evaluate": "evaluate"}
+KINDS = {
+    "probe": "query.probe",
+    "losses": "query.losses",
+    "train": "train",
+    "evaluate": "evaluate",
+}
 """Flower's types of our exchanges."""
 
 
@@ -75,7 +79,7 @@ class FlowerDoor(Door):
         self.received, self.deadline = received, deadline
         self.unevaluated: dict[int, str] = {}
         """Clients without numbers in the last evaluation, and why; emptied when it is told."""
-        self._schemas: dict[str, Schema] = {}
+        self._schemas: dict[tuple[str, int], Schema] = {}
         self._evaluated: tuple[Down, dict[str, dict[str, Values]]] | None = None
         data = setup.federation.train
         self._metrics = list(measure(setup.task, setup.module, data.x[:2], data.y[:2]))
@@ -96,7 +100,7 @@ class FlowerDoor(Door):
         found = [ups[int(client)] for client in ids]
         steps = torch.from_numpy(self.setup.lengths(ids))
         reports = join([up.reports for up in found], stack=True)
-        if down.phase == "probe":
+        if down.phase != "train":
             empty = down.x.new_zeros(len(ids), 0)
             return Replies(torch.from_numpy(ids), steps, reports, empty, empty)
         self.received.rounds[ids] = down.round
@@ -122,7 +126,7 @@ class FlowerDoor(Door):
                 continue
             try:
                 up = codec.read_up(answer, schema)
-                check_up(up, self.setup.task, self._lstar(client))
+                check_up(up, self.setup, self._lstar(client))
             except BadMessage as error:
                 self.attendance.failed[client] = f"its reply is rejected: {error}"
                 continue
@@ -203,11 +207,13 @@ class FlowerDoor(Door):
         return math.nan if self.setup.lstar is None else float(self.setup.lstar[client])
 
     def _schema(self, down: Down) -> Schema:
-        if down.phase not in self._schemas:
+        points = len(down.shared.get(SERVER, {}).get("factors", ()))
+        kind = down.phase, points
+        if kind not in self._schemas:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._schemas[down.phase] = expected(self.setup, down)
-        return self._schemas[down.phase]
+                self._schemas[kind] = expected(self.setup, down)
+        return self._schemas[kind]
 
 
 def _same(one: Down, other: Down) -> bool:

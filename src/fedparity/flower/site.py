@@ -24,7 +24,7 @@ from fedparity.flower.codec import BadMessage, Stamp
 from fedparity.flower.memory import Memory
 from fedparity.imports import Allowed
 from fedparity.learning.task import DTYPES, Task
-from fedparity.method.answer import Down, Up
+from fedparity.method.messages import SERVER, Down, Up
 from fedparity.records.settings import task_of
 from fedparity.reports.progress import Lines
 from fedparity.run import lstar
@@ -33,6 +33,8 @@ from fedparity.run.file import algorithm_of, solver_of
 from fedparity.run.given import is_rule
 
 ME = np.asarray([0])
+MOST_POINTS = 64
+"""Points of one exchange at which a site measures its loss."""
 
 
 class Site:
@@ -116,7 +118,7 @@ class Site:
         door, before = self._door(stamp, memory)
         replies = door.ask(down, torch.from_numpy(ME))
         reports = rows_of(replies.reports, 0)
-        if down.phase == "probe":
+        if down.phase != "train":
             return Up(reports)
         if before:
             after = codec.flat(rows_of(door.store.gather(ME), 0))
@@ -159,10 +161,28 @@ def check(down: Down, stamp: Stamp, site: Site) -> None:
     if stamp.agreed != digest(site.agreed):
         raise BadMessage("its settings are not those that this site agreed on")
     names = {part.name for part in site.setup.algorithm.parts}
+    _check_round(down)
     for name in (*down.shared, *down.each):
-        if name not in names:
+        if name not in names and name != SERVER:
             raise BadMessage(
                 f"it speaks of part {codec.shown(name)}, which this site does not have"
             )
     if not bool(down.x.isfinite().all()):
         raise BadMessage("its parameters are not finite")
+
+
+def _check_round(down: Down) -> None:
+    """Refuse what the round itself says if it is not what rounds say."""
+    told, mine = down.shared.get(SERVER, {}), down.each.get(SERVER, {})
+    if mine.keys() - {"first_contact"} or told.keys() not in (set(), {"direction", "factors"}):
+        raise BadMessage("it says what no round says")
+    if told and (
+        down.phase != "losses"
+        or told["direction"].shape != down.x.shape
+        or told["direction"].dtype != down.x.dtype
+        or not bool(told["direction"].isfinite().all())
+        or told["factors"].dim() != 1
+        or len(told["factors"]) > MOST_POINTS
+        or not bool(told["factors"].isfinite().all())
+    ):
+        raise BadMessage("the points at which it asks for losses are none")

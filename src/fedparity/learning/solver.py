@@ -56,6 +56,11 @@ class Solver:
         Factor on the learning rate a round.
     optimizer
         ``sgd``, or ``adam`` (0.9, 0.999, 1e-8, bias-corrected, reset every round).
+    lots
+        How a step's examples are drawn: ``shuffled`` goes through a permutation, epoch after epoch;
+        ``poisson`` takes every example by itself with probability ``batch / n``, so that a lot may
+        have any size, and divides by ``batch``, the size expected (what accounts of DP-SGD assume);
+        ``fixed`` draws exactly ``batch`` examples anew at every step.
     """
 
     lr: float = Field(default=0.1, gt=0)
@@ -67,6 +72,7 @@ class Solver:
     clip: float | None = Field(default=None, gt=0)
     decay: float = Field(default=1.0, gt=0, le=1)
     optimizer: Literal["sgd", "adam"] = field(default="sgd")
+    lots: Literal["shuffled", "poisson", "fixed"] = field(default="shuffled")
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
@@ -74,6 +80,8 @@ class Solver:
             raise ValueError("takes steps or epochs, not both")
         if self.steps is None and self.epochs is None:
             object.__setattr__(self, "epochs", 1)
+        if self.lots != "shuffled" and self.batch is None:
+            raise ValueError(f"takes lots='{self.lots}' only with a batch")
         if self.optimizer == "adam" and self.momentum:
             raise ValueError("takes momentum only with optimizer='sgd'")
         return self
@@ -87,6 +95,11 @@ class Solver:
             and not self.weight_decay
             and self.clip is None
         )
+
+    @property
+    def expected(self) -> int | None:
+        """What the sum over a batch is divided by; None divides by the examples it has."""
+        return self.batch if self.lots == "poisson" else None
 
     def rate(self, round: int) -> float:
         """Return the learning rate of a round (the first is 1)."""
@@ -103,7 +116,9 @@ class Solver:
     def width(self, n: Indices) -> int:
         """Return the examples of the largest batch of clients with ``n`` examples."""
         largest = int(n.max())
-        return largest if self.batch is None else min(self.batch, largest)
+        if self.batch is None or self.lots == "poisson":
+            return largest
+        return min(self.batch, largest)
 
     def batches(self, seeds: Keys, n: Indices) -> BatchPlan | None:
         """Return the batch plan of a group of clients, or None for full batches.
@@ -128,10 +143,27 @@ class Solver:
     def _alike(self, seeds: Keys, size: int, steps: int, width: int) -> BatchPlan:
         """Return the batch plan of clients of one size."""
         assert self.batch is not None
+        if self.lots != "shuffled":
+            return self._lots(seeds, size, steps, width)
         cuts = kept_if_small(_cuts, steps * width)(size, steps, self.batch, width)
         orders = permutations(seeds, cuts.epochs, size, cuts.used)
         index = orders.reshape(len(orders), -1).take(cuts.place, axis=1)
         return BatchPlan(index, np.broadcast_to(cuts.inside, index.shape))
+
+    def _lots(self, seeds: Keys, size: int, steps: int, width: int) -> BatchPlan:
+        """Return lots that are drawn anew at every step, of clients of one size."""
+        assert self.batch is not None
+        index = np.zeros((len(seeds), steps, width), dtype=np.int64)
+        mask = np.zeros((len(seeds), steps, width), dtype=np.bool_)
+        for row, seed in enumerate(seeds):
+            draws = np.random.Generator(np.random.Philox(int(seed))).random((steps, size))
+            if self.lots == "poisson":
+                chosen = draws < min(1.0, self.batch / size)
+            else:
+                chosen = draws.argsort(1).argsort(1) < self.batch
+            for step, rows in enumerate(map(np.flatnonzero, chosen)):
+                index[row, step, : len(rows)], mask[row, step, : len(rows)] = rows, True
+        return BatchPlan(index, mask)
 
     def slots(self, y: Tensor) -> Slots:
         """Return what the step rule remembers between steps, before the first."""

@@ -1,0 +1,49 @@
+"""What an author of methods needs: a Part, what its hooks see, and what they return."""
+
+from fedparity.method.client import SHARED, Client
+from fedparity.method.context import Context
+from fedparity.method.facts import AFTER, BEFORE, FACTS, Fact
+from fedparity.method.hints import Affine, stacked
+from fedparity.method.messages import Reply, Tensors
+from fedparity.method.part import (
+    HOOKS,
+    STRICT,
+    Finish,
+    Losses,
+    LossesAt,
+    Part,
+    Plan,
+    Served,
+    Weights,
+)
+from fedparity.method.reports import Count, Gap, Loss, Norm, Report, Share, Vector
+
+__all__ = [
+    "AFTER",
+    "BEFORE",
+    "FACTS",
+    "HOOKS",
+    "SHARED",
+    "STRICT",
+    "Affine",
+    "Client",
+    "Context",
+    "Count",
+    "Fact",
+    "Finish",
+    "Gap",
+    "Loss",
+    "Losses",
+    "LossesAt",
+    "Norm",
+    "Part",
+    "Plan",
+    "Reply",
+    "Report",
+    "Served",
+    "Share",
+    "Tensors",
+    "Vector",
+    "Weights",
+    "stacked",
+]

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedparity.errors import InputError
-from fedparity.method.part import AFTER, PROBED, Context, Fact, Part, Tensors, Weights
+from fedparity.errors import FedparityError, InputError
+from fedparity.method.client import SHARED
+from fedparity.method.composition import check_kind, problems
+from fedparity.method.context import Context
+from fedparity.method.facts import AFTER, FACTS
+from fedparity.method.messages import SERVER, Down, Named, Replies, Server, Tensors
+from fedparity.method.part import Losses, Part, Served, Weights
 
-if TYPE_CHECKING:
-    from fedparity.method.answer import Down, Named
-
-
-class Replies(NamedTuple):
-    """What came back from an exchange, stacked in ascending order of client id."""
-
-    clients: Tensor
-    steps: Tensor
-    reports: Named
-    deltas: Tensor
-    buffers: Tensor
-
-
-class Server(NamedTuple):
-    """What the server keeps: parameters, buffers, and each part's state."""
-
-    x: Tensor
-    buffers: Tensor
-    parts: dict[str, dict[str, Tensor]]
-
-
-Ask = Callable[["Down", Tensor], Replies]
+Ask = Callable[[Down, Tensor], Replies]
 """The only door to the clients: a message and the ids of those asked."""
+PROBED = frozenset(name for name, fact in FACTS.items() if fact.probed)
+"""Facts that can be read in the probe; the parts' own can as well."""
 
 
 class Algorithm:
@@ -58,15 +42,15 @@ class Algorithm:
     def __init__(self, parts: Sequence[Part] = (), text: str | None = None) -> None:
         self.parts = tuple(parts)
         for part in self.parts:
-            _check_kind(part)
+            check_kind(part)
         self.text = text if text is not None else "+".join(p.name for p in parts) or "fedavg"
         self._having = {
             hook: [part for part in self.parts if hook in part.hooks]
             for hook in {hook for part in self.parts for hook in part.hooks}
         }
-        problems = self._problems()
-        if problems:
-            raise InputError(f"'{self.text}' does not compose: {'; '.join(problems)}")
+        self._acting: dict[str, Mapping[str, list[Part]]] = {}
+        if found := problems(self.parts):
+            raise InputError(f"'{self.text}' does not compose: {'; '.join(found)}")
 
     def __repr__(self) -> str:
         return f"Algorithm({self.text!r})"
@@ -75,19 +59,39 @@ class Algorithm:
         """Return the parts that use a hook, in order."""
         return self._having.get(hook, [])
 
-    @cached_property
-    def probe_reads(self) -> frozenset[Fact]:
-        """What is measured in the probe exchange: what parts with ``measure`` read."""
-        measuring = self.having("measure")
-        return frozenset().union(*(p.reads - (AFTER - PROBED) for p in measuring))
+    def acting(self, track: str) -> Mapping[str, list[Part]]:
+        """Return the parts whose step hooks act on a track, by hook."""
+        if track == SHARED:
+            return self._having
+        if track not in self._acting:
+            self._acting[track] = {
+                hook: [p for p in parts if p.everywhere or track.startswith(f"{p.name}/")]
+                for hook, parts in self._having.items()
+            }
+        return self._acting[track]
 
     @cached_property
-    def train_reads(self) -> frozenset[Fact]:
-        """What is measured in the training exchange."""
-        measuring = self.having("measure")
-        before = (p.reads for p in self.parts if p not in measuring)
-        after = (p.reads & AFTER for p in measuring)
+    def probe_reads(self) -> frozenset[str]:
+        """Facts of the probe exchange: what parts with ``measure`` read."""
+        reads = frozenset().union(*(part.reads for part in self.having("measure")))
+        return frozenset(name for name in reads if name in PROBED or name not in FACTS)
+
+    @cached_property
+    def train_reads(self) -> frozenset[str]:
+        """Facts of the training exchange: what other parts read, and all that training meets."""
+        before = (part.reads for part in self.parts if "measure" not in part.hooks)
+        after = (part.reads & AFTER for part in self.having("measure"))
         return frozenset().union(*before, *after)
+
+    def pointed(self, phase: str) -> list[Part]:
+        """Return the parts whose points are measured in an exchange."""
+        probed = phase == "probe"
+        return [p for p in self.having("at") if ("measure" in p.hooks) == probed]
+
+    @cached_property
+    def own_facts(self) -> dict[str, Part]:
+        """The parts' own facts, by name: whose each is."""
+        return {name: part for part in self.parts for name in part.own_facts}
 
     @property
     def trains(self) -> bool:
@@ -141,8 +145,7 @@ class Algorithm:
     ) -> tuple[Server, Replies | None]:
         """Run one round and return the new state and the training replies.
 
-        The order of a round: probe (if a part asks for it), plan, train, weigh, combine, step. With
-        no reply at all the state is returned unchanged.
+        With no reply at all the state is returned unchanged.
 
         Parameters
         ----------
@@ -157,113 +160,128 @@ class Algorithm:
         server_lr
             Factor on the final direction.
         """
-        from fedparity.method.answer import Down
-
-        parts = dict(server.parts)
+        state = dict(server.parts)
         down = Down("probe", ctx.round, ctx.lr, server.x, server.buffers)
+        down = replace(down, each=self._contact(cohort, ctx))
         probe: Named = {}
-        if any(part.asks(parts.get(part.name, {})) for part in self.having("measure")):
-            answers = ask(down, cohort)
-            if not len(answers.clients):
+        if any(part.asks(state.get(part.name, {})) for part in self.having("measure")):
+            seen = ask(down, cohort)
+            if not len(seen.clients):
                 return server, None
-            cohort, probe = answers.clients, answers.reports
-
+            cohort, probe = seen.clients, seen.reports
         ctx = ctx_for(ctx, cohort)
-        shared: dict[str, Tensors] = {}
-        each: dict[str, Tensors] = {}
-        for part in self.having("plan"):
-            plan = part.plan(parts.get(part.name, {}), probe.get(part.name, {}), ctx)
-            shared[part.name], each[part.name] = plan.shared, plan.each
-            if plan.state is not None:
-                parts[part.name] = dict(plan.state)
-
-        replies = ask(replace(down, phase="train", shared=shared, each=each), cohort)
+        replies = ask(self._training(down, probe, state, ctx), cohort)
         if not len(replies.clients):
             return server, None
         if not torch.equal(replies.clients, cohort):
             ctx = ctx_for(ctx, replies.clients)
         ctx = replace(ctx, steps=replies.steps)
 
+        weights = self._weights(replies, state, ctx)
+        deltas, weights = self._cleaned(replies.deltas, weights, state, ctx)
+        direction = self._direction(deltas, weights, replies, state, ctx)
+        direction = self._moved(server_lr * direction.to(server.x.dtype), down, ask, state, ctx)
+        x = server.x + direction
+        buffers = self._buffers(server, replies, weights, ctx)
+        return Server(x, buffers, {name: kept for name, kept in state.items() if kept}), replies
+
+    def _training(self, down: Down, probe: Named, state: Named, ctx: Context) -> Down:
+        """Return the question of the training exchange; plans may change the parts' state."""
+        shared: dict[str, Tensors] = {}
+        each: dict[str, Tensors] = dict(self._contact(ctx.clients, ctx))
+        for part in self.having("plan"):
+            plan = part.plan(state.get(part.name, {}), probe.get(part.name, {}), ctx)
+            shared[part.name], each[part.name] = plan.shared, plan.each
+            if plan.state is not None:
+                state[part.name] = dict(plan.state)
+        return replace(down, phase="train", shared=shared, each=each)
+
+    def _contact(self, clients: Tensor, ctx: Context) -> Mapping[str, Tensors]:
+        """Return what each client is told of itself, where a part reads it."""
+        if not any("first_contact" in part.reads for part in self.parts):
+            return {}
+        answered = ctx.answered if len(ctx.answered) else torch.zeros_like(ctx.sizes)
+        return {SERVER: {"first_contact": (answered[clients] == 0).to(ctx.x.dtype)}}
+
+    def _weights(self, replies: Replies, state: Named, ctx: Context) -> Tensor:
+        """Return the aggregation weights, ``[m]``."""
         weights = ctx.prior
         for part in self.having("weigh"):
-            weights, parts[part.name] = _stateful(
-                part.weigh(
-                    weights, replies.reports.get(part.name, {}), parts.get(part.name, {}), ctx
-                )
-            )
-        if combining := self.having("combine"):
-            part = combining[0]
-            direction, parts[part.name] = _stateful(
-                part.combine(
-                    replies.deltas,
-                    weights,
-                    replies.reports.get(part.name, {}),
-                    parts.get(part.name, {}),
-                    ctx,
-                )
-            )
-        else:
-            direction = weights @ replies.deltas
+            up = replies.reports.get(part.name, {})
+            weights, kept = part.weigh(weights, up, state.get(part.name, {}), ctx)
+            state[part.name] = dict(kept)
+        return weights
+
+    def _cleaned(
+        self, deltas: Tensor, weights: Tensor, state: Named, ctx: Context
+    ) -> tuple[Tensor, Tensor]:
+        """Return updates and weights as they are combined."""
+        for part in self.having("clean"):
+            deltas, weights, kept = part.clean(deltas, weights, state.get(part.name, {}), ctx)
+            state[part.name] = dict(kept)
+        return deltas, weights
+
+    def _direction(
+        self, deltas: Tensor, weights: Tensor, replies: Replies, state: Named, ctx: Context
+    ) -> Tensor:
+        """Return the direction ``[d]``: updates combined by the one rule, then step by step."""
+        direction = None if self.having("combine") else weights @ deltas
+        for part in self.having("combine"):
+            up, s = replies.reports.get(part.name, {}), state.get(part.name, {})
+            direction, kept = part.combine(deltas, weights, up, s, ctx)
+            state[part.name] = dict(kept)
+        assert direction is not None
         for part in self.having("step"):
-            direction, parts[part.name] = _stateful(
-                part.step(
-                    direction, replies.reports.get(part.name, {}), parts.get(part.name, {}), ctx
-                )
-            )
-        x = server.x + server_lr * direction.to(server.x.dtype)
-        if any(part.ignores_weights for part in combining):
+            up, s = replies.reports.get(part.name, {}), state.get(part.name, {})
+            direction, kept = part.step(direction, up, s, ctx)
+            state[part.name] = dict(kept)
+        return direction
+
+    def _moved(self, direction: Tensor, down: Down, ask: Ask, state: Named, ctx: Context) -> Tensor:
+        """Return how far the server goes; parts that decide it may ask the clients once more."""
+        for part in self.having("move"):
+
+            def losses_at(factors: Sequence[float], direction: Tensor = direction) -> Losses:
+                return ask_losses(down, ctx.clients, ask, factors, direction)
+
+            direction, kept = part.move(direction, losses_at, state.get(part.name, {}), ctx)
+            state[part.name] = dict(kept)
+        return direction
+
+    def _buffers(self, server: Server, replies: Replies, weights: Tensor, ctx: Context) -> Tensor:
+        """Return the server's buffers after the round."""
+        if any(part.ignores_weights for part in self.having("combine")):
             weights = ctx.uniform
-        buffers = average_buffers(replies.buffers, weights, ctx)
-        kept = {name: state for name, state in parts.items() if state}
-        return Server(x, server.buffers if buffers is None else buffers, kept), replies
+        found = average_buffers(replies.buffers, weights, ctx)
+        return server.buffers if found is None else found
 
-    def served(self, server: Server) -> Tensor:
-        """Return the parameters that are evaluated and kept, which need not be the last ones."""
-        x = server.x
+    def served(self, server: Server) -> tuple[Tensor, dict[str, Tensors]]:
+        """Return what is evaluated and kept, and what ``personal`` is sent with it, by part."""
+        x, shared = server.x, dict[str, Tensors]()
         for part in self.having("serve"):
-            x = part.serve(x, server.parts.get(part.name, {}))
-        return x
-
-    def _problems(self) -> list[str]:
-        problems = []
-        names = [part.name for part in self.parts]
-        problems += [
-            f"'{name}' stands twice" for name in sorted({n for n in names if names.count(n) > 1})
-        ]
-        combining = self.having("combine")
-        if len(combining) > 1:
-            first, second = combining[:2]
-            problems.append(
-                f"'{first.name}' and '{second.name}' both combine the updates: keep one"
-            )
-        for part in combining:
-            if part.ignores_weights:
-                problems += [
-                    f"'{part.name}' averages in its own way, so the weights of '{other.name}' "
-                    "would be ignored: keep one"
-                    for other in self.having("weigh")
-                ]
-        weighing = self.having("weigh")
-        for place, part in enumerate(weighing):
-            if "weigh" in part.replaces and place:
-                other = weighing[place - 1]
-                remedy = "keep one" if "weigh" in other.replaces else f"write '{part.name}' first"
-                problems.append(
-                    f"'{part.name}' would overwrite the weights of '{other.name}': {remedy}"
-                )
-        if len(self.having("second")) > 1:
-            problems.append("two parts ask for a second gradient: keep one")
-        return problems
+            found: Served = part.serve(x, server.parts.get(part.name, {}))
+            x = found.x
+            if found.shared:
+                shared[part.name] = found.shared
+        return x, shared
 
 
-def _check_kind(part: object) -> None:
-    """Refuse what is no part, and a part whose settings could not be written down."""
-    if isinstance(part, type) and issubclass(part, Part):
-        raise InputError(f"{part.__name__} is a class: write {part.__name__}(...)")
-    if not isinstance(part, Part):
-        raise InputError(f"{part!r} is not a part")
-    if not is_dataclass(part) and type(part).__init__ is not object.__init__:
-        raise InputError(f"part '{part.name}' has settings: make it a frozen dataclass of them")
+def ask_losses(
+    down: Down,
+    clients: Tensor,
+    ask: Ask,
+    factors: Sequence[float] = (0.0,),
+    direction: Tensor | None = None,
+) -> Losses:
+    """Ask clients for their training losses at ``x + factor * direction``, an exchange."""
+    told: dict[str, Tensor] = {}
+    if direction is not None:
+        told = {"direction": direction, "factors": direction.new_tensor(list(factors))}
+    elif any(factors):
+        raise FedparityError("losses at other points than x need a direction")
+    found = ask(replace(down, phase="losses", shared={SERVER: told}, each={}), clients)
+    values = found.reports.get(SERVER, {}).get("losses")
+    return Losses(found.clients, down.x.new_zeros(0, len(factors)) if values is None else values)
 
 
 def ctx_for(ctx: Context, clients: Tensor) -> Context:
@@ -287,8 +305,3 @@ def average_buffers(buffers: Tensor, weights: Tensor, ctx: Context) -> Tensor | 
     by_size = ctx.n.to(buffers.dtype) / ctx.n.sum()
     mean = (weights.to(buffers.dtype) if probability else by_size) @ buffers
     return torch.where(ctx.layout.counters(), buffers.amax(0), mean)
-
-
-def _stateful(result: tuple[Tensor, Tensors]) -> tuple[Tensor, dict[str, Tensor]]:
-    value, state = result
-    return value, dict(state)

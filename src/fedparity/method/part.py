@@ -6,37 +6,22 @@ The order in which a round calls the hooks is written once, in :mod:`fedparity.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, NamedTuple
 
-import torch
 from pydantic import ConfigDict
 from torch import Tensor
 
-from fedparity.errors import FedparityError
-from fedparity.learning import seeds
 from fedparity.learning.layout import Layout
-from fedparity.learning.solver import Solver
+from fedparity.method.client import Client
+from fedparity.method.context import Context
+from fedparity.method.facts import PerExample
+from fedparity.method.messages import Reply, Tensors
+from fedparity.method.reports import Report
 
-Tensors = Mapping[str, Tensor]
-Fact = Literal[
-    "loss",
-    "grad",
-    "validation_loss",
-    "lstar",
-    "first",
-    "first_grad",
-    "last_second",
-    "end_loss",
-]
 Weights = Literal["size", "uniform"]
 """Weights of clients before losses or gaps speak: by their examples, or all alike."""
-AFTER: frozenset[Fact] = frozenset({"first", "first_grad", "last_second", "end_loss"})
-"""Facts of local training, known at its end."""
-PROBED: frozenset[Fact] = frozenset({"first_grad"})
-"""Facts of local training that a probe can measure as well."""
 
 STRICT = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
 """Configuration of every part's dataclass: unknown settings and infinite values are errors.
@@ -50,41 +35,25 @@ HOOKS = (
     "measure",
     "plan",
     "start",
+    "at",
+    "tracks",
     "loss",
     "second",
+    "examples",
     "grad",
     "finish",
+    "seal",
     "weigh",
+    "clean",
     "combine",
     "step",
+    "move",
     "judge",
     "tell",
     "serve",
     "personal",
 )
-
-
-Hook = TypeVar("Hook", bound=Callable[..., object])
-
-
-def stacked(hook: Hook) -> Hook:
-    """Mark a ``factor`` or ``finish`` whose lines hold for a whole stack of clients as they stand.
-
-    They are written for the tensors of one client and are as true where each has one more
-    dimension in front: differences, products, sums over the last dimension. ``c.anchor`` and what
-    a plan sends to all have no such dimension; what is reported must have it; nothing may be drawn
-    at random. Any other hook is lifted by vmap, which takes longer than a few numbers take to
-    compute.
-    """
-    if hook.__name__ not in ("factor", "finish"):
-        raise TypeError(f"only 'factor' and 'finish' can be stacked, not '{hook.__name__}'")
-    hook.stacked = True  # type: ignore[attr-defined]
-    return hook
-
-
-def is_stacked(hook: Callable[..., object]) -> bool:
-    """Tell whether a hook is marked as true of a stack."""
-    return hasattr(hook, "stacked")
+"""All hooks, in the order of a round."""
 
 
 @dataclass(frozen=True)
@@ -108,157 +77,26 @@ class Finish:
 
 
 @dataclass(frozen=True)
-class Context:
-    """The server's view of a round.
+class Served:
+    """What the server sends before an evaluation."""
 
-    ``clients`` are the ids of those who answer, ascending; every other tensor has their order.
-    """
-
-    round: int
-    """Counts from 1."""
-    population: int
-    sizes: Tensor
-    """Training examples of the whole population, ``[K]``."""
-    clients: Tensor
-    prior: Tensor
-    """Aggregation weights before any part speaks: by size or uniform, summing to 1."""
-    steps: Tensor
-    """Local steps of each client."""
-    lr: float
     x: Tensor
-    layout: Layout
-    by_size: bool = True
-    """Whether the experiment weighs clients by their examples, or all alike."""
-    cohort: int = 0
-    """Clients asked a round."""
-    solver: Solver = field(default_factory=Solver)
-    parts: tuple[Part, ...] = ()
-    """All parts of the algorithm."""
-    seed: int = 0
-    validation: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    """Validation examples of the whole population, ``[K]``; empty where they are not known."""
-
-    @property
-    def n(self) -> Tensor:
-        """Training examples of those who answer."""
-        return self.sizes[self.clients]
-
-    @property
-    def shares(self) -> Tensor:
-        """The prior weights of the whole population, ``[K]``, summing to 1."""
-        each = (
-            self.sizes.to(self.x.dtype) if self.by_size else torch.ones_like(self.sizes).to(self.x)
-        )
-        return each / each.sum()
-
-    @property
-    def uniform(self) -> Tensor:
-        """The uniform weights over those who answer."""
-        return torch.full_like(self.prior, 1 / len(self.prior))
+    """The parameters to evaluate and keep; rounds go on from their own."""
+    shared: Tensors = field(default_factory=dict)
+    """For the part's ``personal``."""
 
 
-class Client:
-    """What a part sees on one client. All attributes are tensors of that client alone.
+class Losses(NamedTuple):
+    """Training losses of those who answered, at points along a direction."""
 
-    Attributes
-    ----------
-    anchor
-        Where local training starts: the received parameters ``x_t``, unless a part's ``start``
-        puts a client's own in their place.
-    down, state
-        What the part's plan sent, and what it keeps here between rounds.
-    lr, round, step
-        Numbers: the learning rate, the round, the local step (in step hooks).
-    progress
-        The share of the run's rounds that is done with this one: 1 in the last. Where a run is
-        resumed with more rounds it is a share of the new number from then on.
-    n, steps
-        Scalar tensors: training examples, local steps of this round.
-    loss, grad
-        Mean loss over the training split at the anchor, and its gradient; of the loss that a
-        part's ``judge`` makes of it, if there is one.
-    validation_loss, lstar
-        Loss at the anchor on the validation split and the best one reached alone, ``L*`` (both on
-        the training split where a client has no validation example).
-    end, end_loss
-        Parameters after local training and their mean loss over the training split.
-    first
-        Parameters after the first local step.
-    first_grad
-        Gradient of the first batch at the anchor, before any part changes it. In a probe it is
-        measured without taking the step: the batch is the one that training will begin with.
-    last_second
-        The gradient of the ``second`` hook at the last local step.
-    inputs, predict, augment
-        In ``loss``: the batch, the model's output at the current parameters on other inputs, and
-        the task's augmentation.
+    clients: Tensor
+    """Their ids ``[m]``, ascending."""
+    values: Tensor
+    """``[m, T]``, one column a point."""
 
-    A part lists in :attr:`Part.reads` which of the measured ones it uses.
-    """
 
-    anchor: Tensor
-    progress: float
-    n: Tensor
-    steps: Tensor
-    down: Tensors
-    state: Tensors
-    inputs: Tensor
-    predict: Callable[[Tensor], Tensor]
-    augment: Callable[[Tensor, Tensor], Tensor]
-    second: Tensor
-    """In ``grad``: the gradient asked for by the ``second`` hook, over the whole vector."""
-
-    loss: Tensor
-    grad: Tensor
-    validation_loss: Tensor
-    lstar: Tensor
-    first: Tensor
-    first_grad: Tensor
-    last_second: Tensor
-    end_loss: Tensor
-
-    def __init__(self, lr: float, round: int, layout: Layout, **known: object) -> None:
-        self.lr, self.round, self.layout = lr, round, layout
-        self.step = -1
-        self.__dict__.update(known)
-
-    @cached_property
-    def end(self) -> Tensor:
-        """Made when a part asks: most do not, and it is as large as the update."""
-        if "after" not in self.__dict__:
-            raise self._unknown("end")
-        after: Callable[[], Tensor] = self.__dict__["after"]
-        return after()
-
-    def __getattr__(self, name: str) -> Tensor:
-        """Return what was measured: asked for when a part looks, for it may be under way."""
-        known: Tensors = self.__dict__.get("_facts", dict)()
-        if name not in known:
-            raise self._unknown(name)
-        return known[name]
-
-    @staticmethod
-    def _unknown(name: str) -> FedparityError:
-        return FedparityError(
-            f"c.{name} is not known here: list it in `reads`, or use it in its hook"
-        )
-
-    def uniform(self, size: int, draw: int = 0) -> Tensor:
-        """Return numbers in [0, 1) that depend on run, round, client, part, hook, step and draw."""
-        return seeds.uniform(self._own_seed(), self._draw(draw), size, self.anchor.dtype)
-
-    def noise(self, size: int, draw: int = 0) -> Tensor:
-        """Return standard normal numbers at the same address as :meth:`uniform`."""
-        return seeds.normal(self._own_seed(), self._draw(draw), size, self.anchor.dtype)
-
-    def _own_seed(self) -> Tensor:
-        """Return the seed of this part and hook; made when a part draws, for most do not."""
-        if "purpose" not in self.__dict__:
-            raise self._unknown("seed")
-        return seeds.salted(self.__dict__["seed"], self.__dict__["purpose"])
-
-    def _draw(self, draw: int) -> int:
-        return 1024 * (self.step + 1) + draw
+LossesAt = Callable[[Sequence[float]], Losses]
+"""Asks the clients of the round for their training losses at ``x_t + factor * direction``."""
 
 
 class Part:
@@ -274,6 +112,11 @@ class Part:
     """What the method makes more equal among clients, in the words of the glossary."""
     learns: ClassVar[str] = "its update"
     """What the server learns of one client."""
+    reports: ClassVar[Mapping[str, Report]] = {}
+    """The kinds of what clients report by ``measure`` and ``finish``, by name.
+
+    What is not listed may be any finite number.
+    """
 
     replaces: ClassVar[frozenset[str]] = frozenset()
     """``weigh`` if this part discards the weights it is given."""
@@ -285,17 +128,36 @@ class Part:
     """Whether each client trains alone: nothing is averaged, so nobody gains or pays by joining."""
     buffers: ClassVar[Literal["local", None]] = None
     """``local``: this part keeps buffers on the client whatever the experiment says."""
-    overwrites: ClassVar[frozenset[str]] = frozenset()
-    """Server state that hooks may write to and hand on, too large to copy every round.
-
-    Nobody else holds it: a round that has begun takes it along. All else that a hook is given stays
-    as it is.
-    """
+    everywhere: ClassVar[bool] = False
+    """Whether ``loss`` and ``grad`` act on the tracks of other parts too, not on the shared one and
+    the part's own alone."""
+    own_facts: ClassVar[Mapping[str, PerExample]] = {}
+    """Facts of the part's own, by name: means over the training examples of a function of each."""
+    conflicts: ClassVar[Mapping[str, str]] = {}
+    """Traits of other parts that this one cannot stand with: trait -> reason and remedy, in which
+    ``{other}`` is the other's name."""
+    behind: ClassVar[Mapping[str, str]] = {}
+    """Traits of parts that must not stand behind this one: trait -> reason and remedy."""
 
     @property
-    def reads(self) -> frozenset[Fact]:
-        """What the part asks clients to measure at ``x_t``: before training, or in the probe."""
+    def reads(self) -> frozenset[str]:
+        """Names of the facts that the part uses: see :data:`fedparity.method.facts.FACTS`."""
         return frozenset()
+
+    @property
+    def points(self) -> Mapping[str, frozenset[str]]:
+        """What is measured at the parameters that ``at`` gives: name -> facts."""
+        return {}
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What other parts may have to know: see the glossary for the words in use."""
+        return frozenset()
+
+    @property
+    def pull(self) -> float:
+        """Strength of a pull towards the received parameters at every step; 0 if there is none."""
+        return 0.0
 
     @property
     def hooks(self) -> frozenset[str]:
@@ -334,7 +196,7 @@ class Part:
         return {}
 
     def measure(self, c: Client) -> Tensors:
-        """Client, at ``x_t``, before planning: numbers for the server (costs an exchange)."""
+        """Client, before planning: numbers for the server (costs an exchange)."""
         return {}
 
     def asks(self, s: Tensors) -> bool:
@@ -349,11 +211,26 @@ class Part:
         return Plan()
 
     def start(self, x: Tensor, c: Client) -> Tensor:
-        """Client: where local training starts."""
+        """Client: where the shared track starts."""
         return x
 
+    def at(self, c: Client) -> Tensors:
+        """Client: the parameters of :attr:`points`, at which losses or gradients are measured."""
+        return {}
+
+    def tracks(self, c: Client) -> Tensors:
+        """Client: further starts for the same local training, by name.
+
+        Each is trained as the shared one is, on the same batches. ``loss`` and ``grad`` see in
+        ``c.track`` which it is, and ``finish`` sees where each ended: ``c.ends[name]``.
+        """
+        return {}
+
     def loss(self, losses: Tensor, output: Tensor, target: Tensor, c: Client) -> Tensor:
-        """Client, every step: losses an example -> losses an example; their mean is descended."""
+        """Client, every step: losses an example -> losses an example; their mean is descended.
+
+        A loss of the whole batch is ``f(c.mean(losses)).expand_as(losses)``.
+        """
         return losses
 
     def second(self, losses: Tensor, c: Client) -> Tensor:
@@ -364,29 +241,34 @@ class Part:
         """Return the index in ``x`` from which the gradient of ``second`` is taken."""
         return 0
 
+    def examples(self, grads: Tensor, c: Client) -> Tensor:
+        """Client, every step: gradients an example ``[B, d]`` -> the same, before their mean."""
+        return grads
+
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
-        """Client, every step: gradient -> gradient."""
+        """Client, every step: gradient -> gradient, at the parameters ``x``."""
         return g
-
-    def factor(self, c: Client) -> Tensor:
-        """Client: the number of this round, if all that ``grad`` does is to multiply by it.
-
-        A part that tells it spares the engines a vector: they scale the losses instead.
-        """
-        raise NotImplementedError
-
-    @property
-    def scales(self) -> bool:
-        """Whether ``grad`` multiplies by ``factor`` and does nothing else."""
-        return type(self).factor is not Part.factor
 
     def finish(self, delta: Tensor, c: Client) -> Finish:
         """Client, after training: the update, what is reported and what is kept."""
         return Finish(delta)
 
+    def seal(self, reply: Reply, c: Client) -> Reply:
+        """Client, last of all: everything that leaves it, of every part, in every exchange.
+
+        The boundary: clipping, noise, compression. Nothing is reported around it.
+        """
+        return reply
+
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         """Server: aggregation weights and new state."""
         return w, s
+
+    def clean(
+        self, deltas: Tensor, w: Tensor, s: Tensors, ctx: Context
+    ) -> tuple[Tensor, Tensor, Tensors]:
+        """Server: updates ``[m, d]`` and weights ``[m]`` before they are combined, new state."""
+        return deltas, w, s
 
     def combine(
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
@@ -398,6 +280,12 @@ class Part:
         self, direction: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
         """Server: direction -> direction, and new state."""
+        return direction, s
+
+    def move(
+        self, direction: Tensor, losses_at: LossesAt, s: Tensors, ctx: Context
+    ) -> tuple[Tensor, Tensors]:
+        """Server, when the direction is known: how far to go; each ``losses_at`` is an exchange."""
         return direction, s
 
     def judge(
@@ -420,9 +308,9 @@ class Part:
         """Server, after the round: numbers for the log."""
         return {}
 
-    def serve(self, x: Tensor, s: Tensors) -> Tensor:
-        """Server, at evaluation: the parameters to evaluate and keep; rounds go on from ``x``."""
-        return x
+    def serve(self, x: Tensor, s: Tensors) -> Served:
+        """Server, before an evaluation: what to evaluate and keep, and what ``personal`` needs."""
+        return Served(x)
 
     def personal(self, x: Tensor, c: Client) -> Tensor:
         """Client, at evaluation: the parameters it would really use."""

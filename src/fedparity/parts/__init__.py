@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedparity.method.part import Part
+from fedparity.method import Part
 from fedparity.parts.local.lsr import LSR
 from fedparity.parts.local.pgvc import PGVC
 from fedparity.parts.local.prox import Prox

@@ -13,12 +13,12 @@ from fedparity.clients.store import ClientStore
 from fedparity.engines.engine import Engine
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.kernels.gradients import descend
+from fedparity.engines.lane import LocalLoop
+from fedparity.engines.stacked import engine as stacked
 from fedparity.engines.stacked import pooled
-from fedparity.engines.stacked.pooled import Passes
 from fedparity.learning.solver import Solver
 from fedparity.method import answer as client
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.answer import Lane
 from fedparity.run.driver import Run
 from fedparity.run.experiment import Experiment
 from fedparity.workers import Job
@@ -57,7 +57,7 @@ FIXED: tuple[Place, ...] = (
     (torch.autograd, "backward", BACKWARD),
     (torch.autograd, "grad", BACKWARD),
     (Job, "_wait", None),
-    (Passes, "__call__", LOSSES),
+    (stacked, "pooled_losses", LOSSES),
     (pooled, "losses_block", LOSSES),
     (pooled, "judged", LOSSES),
     (Chain, "_forward", FORWARD),
@@ -68,19 +68,18 @@ LANE = {
     "__init__": CLIENT,
     "batch": GATHERING,
     "gradient": FORWARD,
-    "descend": FORWARD,
+    "plain_step": FORWARD,
     "begin": COPYING,
     "update": UPDATE,
-    "facts": LOSSES,
-    "end_loss": LOSSES,
+    "measure": LOSSES,
 }
-ENGINE = {"ask": EXCHANGE, "facts": LOSSES, "_works": PLANNING}
+ENGINE = {"ask": EXCHANGE, "_works": PLANNING}
 
 
 def places(algorithm: Algorithm) -> list[Place]:
     """Return the functions to watch for an algorithm; its parts' hooks by name."""
     found = [*FIXED, *_bound(descend, STEP)]
-    watched: tuple[tuple[type, dict[str, str]], ...] = ((Lane, LANE), (Engine, ENGINE))
+    watched: tuple[tuple[type, dict[str, str]], ...] = ((LocalLoop, LANE), (Engine, ENGINE))
     for base, names in watched:
         for kind in _kinds(base):
             found += [(kind, name, phase) for name, phase in names.items() if name in vars(kind)]

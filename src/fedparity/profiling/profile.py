@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedparity.engines.engine import intraop
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
 from fedparity.profiling.advice import CHECKPOINT, EVALUATION, LOG, advice
 from fedparity.profiling.clock import Clock, watched
 from fedparity.profiling.places import places

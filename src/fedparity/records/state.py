@@ -19,8 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fedparity.errors import DamagedError, InputError
-from fedparity.method.algorithm import Server
-from fedparity.method.answer import Named
+from fedparity.method.messages import Named, Server
 from fedparity.records.checksums import Checksums, sync
 
 SCHEMA = 3

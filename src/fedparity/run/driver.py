@@ -28,7 +28,7 @@ from fedparity.engines import choice
 from fedparity.engines.engine import Ids, Setup, intraop
 from fedparity.engines.evaluation import Values
 from fedparity.errors import DivergedError, FedparityError, InputError
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
 from fedparity.metrics import SUMMARIES, ClientFrame, summary_value
 from fedparity.records.divergence import divergence
 from fedparity.records.history import History
@@ -190,7 +190,13 @@ class Run:
     def round(self, state: RunState) -> None:
         """Move the state by one round."""
         experiment, t = self.experiment, state.round + 1
-        ctx = replace(self.context, round=t, lr=experiment.solver.rate(t), x=state.server.x)
+        ctx = replace(
+            self.context,
+            round=t,
+            lr=experiment.solver.rate(t),
+            x=state.server.x,
+            answered=state.answered,
+        )
         cohort = torch.from_numpy(self._cohort(t))
         server, replies = experiment.setup.algorithm.round(
             state.server, cohort, self.door.ask, ctx, experiment.server_lr
@@ -308,8 +314,8 @@ class Run:
         return {part.name: part.tell(state.server.parts.get(part.name, {})) for part in parts}
 
     def _down(self, state: RunState) -> Down:
-        x = self.experiment.setup.algorithm.served(state.server)
-        return Down("evaluate", state.round, 0.0, x, state.server.buffers)
+        x, shared = self.experiment.setup.algorithm.served(state.server)
+        return Down("evaluate", state.round, 0.0, x, state.server.buffers, shared)
 
     def _measure(self, down: Down, split: str, round: int) -> Values:
         """Evaluate all clients, remember it, and return the model they would really use."""

@@ -22,8 +22,8 @@ from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import generator, seed_for
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import DTYPES, Factory, Task, task_for
+from fedparity.method import Context, Part
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.part import Context, Part
 from fedparity.metrics import SUMMARIES
 from fedparity.recipes import algorithm as read_algorithm
 from fedparity.recipes import complete

@@ -31,7 +31,7 @@ from fedparity.engines.engine import Engine, Ids, Setup
 from fedparity.engines.evaluation import measure
 from fedparity.learning.seeds import seed_for
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.answer import Down
+from fedparity.method.messages import Down
 from fedparity.parts.personal.alone import Local
 from fedparity.spec import construct, parse_one
 

@@ -19,9 +19,8 @@ from fedparity.learning.models import mlp
 from fedparity.learning.seeds import generator
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Classification, Task
-from fedparity.method.algorithm import Replies
-from fedparity.method.answer import Down
-from fedparity.method.part import Part
+from fedparity.method import Part
+from fedparity.method.messages import Down, Replies
 from fedparity.run import lstar
 from fedparity.run.experiment import Experiment
 

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from fedparity.engines.engine import intraop
 from fedparity.errors import InputError
-from fedparity.method.algorithm import Replies
-from fedparity.method.answer import Down
-from fedparity.method.part import Part
+from fedparity.method import Part
+from fedparity.method.hints import overwritten
+from fedparity.method.messages import Down, Replies
 from fedparity.run.driver import Silent
 from fedparity.run.experiment import Experiment
 from fedparity.testing.bench import Bench, Flat, Trial
@@ -174,7 +174,7 @@ def check_pure(part: Part, trial: Trial) -> None:
 
     What a part says it overwrites may change.
     """
-    own = {f"server/{part.name}/{key}" for key in part.overwrites}
+    own = {f"server/{part.name}/{key}" for key in overwritten(part)}
     with _quiet():
         bench, again = (Bench(trial.experiment([part], engine="loop")) for _ in range(2))
         for _ in range(trial.rounds):

@@ -45,7 +45,7 @@ class Chain:
         """Return the chain of an experiment, or None if model, loss or parts want more."""
         slope = slope_of(setup.task)
         layers = leaves(setup.module)
-        hooked = any(map(setup.algorithm.having, ("loss", "second", "judge")))
+        hooked = any(map(setup.algorithm.having, ("loss", "second", "judge", "examples")))
         if slope is None or layers is None or hooked:
             return None
         own = [id(p) for layer in layers for p in layer.parameters()]
@@ -81,19 +81,22 @@ class Chain:
         share: Tensor,
         lr: float,
         in_place: bool = True,
+        keep: float = 1.0,
     ) -> Pieces:
-        """Take the step ``- lr * gradient``, without storing the gradient; return where it leads.
+        """Take the step ``keep * y - lr * gradient`` without storing the gradient.
 
-        Not ``in_place``, the parameters may be those of a model that all clients share.
+        Returns where it leads. Not ``in_place``, the parameters may be those of a model that all
+        clients share.
         """
         found = list(parameters)
         for place, bias, g, read in self._backward(parameters, x, target, share):
             weight = parameters[place]
             found[place] = weight if in_place else weight.new_empty(weight.shape)
-            plus_product(weight, g.mT, read.mT, -lr, out=found[place])
+            plus_product(weight, g.mT, read.mT, -lr, found[place], keep)
             if bias:
                 out = parameters[place + 1] if in_place else None
-                found[place + 1] = torch.sub(parameters[place + 1], g.sum(1), alpha=lr, out=out)
+                before = parameters[place + 1] if keep == 1.0 else parameters[place + 1] * keep
+                found[place + 1] = torch.sub(before, g.sum(1), alpha=lr, out=out)
         return tuple(found)
 
     def _backward(
@@ -117,7 +120,7 @@ class Chain:
                 g = BACKWARD[type(layer)](g, seen[depth + 1])
 
     def _forward(self, parameters: Pieces, x: Tensor) -> list[Tensor]:
-        """Return what a step's backward pass needs; a name of its own to be watched by."""
+        """Return what a step's backward pass needs; kept apart so that the profiler can time it."""
         return self._through(parameters, x)
 
     def _through(self, parameters: Pieces, x: Tensor) -> list[Tensor]:

@@ -22,15 +22,26 @@ def gradient_of(
 
 
 @torch.no_grad()
-def descend(parameters: Pieces, gradient: Pieces, lr: float, over_gradient: bool = False) -> Pieces:
-    """Take the step ``- lr * gradient`` and return where it leads.
+def descend(
+    parameters: Pieces,
+    gradient: Pieces,
+    lr: float,
+    keep: float = 1.0,
+    over_gradient: bool = False,
+) -> Pieces:
+    """Take the step ``keep * y - lr * gradient`` and return where it leads.
 
     The result is written over the parameters, or over the gradient, which must then be the
     caller's own.
     """
     if not over_gradient:
+        if keep != 1.0:
+            torch._foreach_mul_(parameters, keep)
         torch._foreach_add_(parameters, gradient, alpha=-lr)
         return parameters
     for before, found in zip(parameters, gradient, strict=True):
-        torch.sub(before, found, alpha=lr, out=found)
+        if keep == 1.0:
+            torch.sub(before, found, alpha=lr, out=found)
+        else:
+            found.mul_(-lr).add_(before, alpha=keep)
     return gradient

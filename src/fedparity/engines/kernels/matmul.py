@@ -36,13 +36,19 @@ def product(left: Tensor, right: Tensor, more: Tensor | None = None) -> Tensor:
     return found if more is None else found.add_(more)
 
 
-def plus_product(start: Tensor, left: Tensor, right: Tensor, alpha: float, out: Tensor) -> Tensor:
-    r"""Write :math:`S + \alpha L R^\top` of every client to ``out``, which may be ``start``."""
+def plus_product(
+    start: Tensor, left: Tensor, right: Tensor, alpha: float, out: Tensor, keep: float = 1.0
+) -> Tensor:
+    r"""Write :math:`k S + \alpha L R^\top` of every client to ``out``, which may be ``start``."""
     one = _worth_a_call(left, right)
     if one is None:
-        return torch.baddbmm(start, left, right.mT, alpha=alpha, out=out)
+        return torch.baddbmm(start, left, right.mT, beta=keep, alpha=alpha, out=out)
     for s, a, b, room in zip(start, left, right, out, strict=True):
-        torch.add(s, one(a, b, *REST), alpha=alpha, out=room)  # while it is in the cache
+        found = one(a, b, *REST)  # added while it is in the cache
+        if keep == 1.0:
+            torch.add(s, found, alpha=alpha, out=room)
+        else:
+            torch.add(found.mul_(alpha), s, alpha=keep, out=room)
     return out
 
 

@@ -23,7 +23,7 @@ from fedparity.engines.reference.lane import OneClient, gradient_blocks
 from fedparity.engines.reference.workspace import Desk, suits_channels_last
 from fedparity.errors import ClientError, InputError
 from fedparity.method import answer as client_side
-from fedparity.method.answer import Down, Named, Up
+from fedparity.method.messages import Down, Named, Up
 from fedparity.workers import Crew, cores
 
 T = TypeVar("T")
@@ -55,13 +55,11 @@ class LoopEngine(Engine):
             lane = OneClient(self.setup, desk, _row(down, row), int(clients[row]), crew)
             with self._randomness(down, int(clients[row])):
                 own = buffers[row] if buffers.dim() == 2 else buffers
-                if down.phase == "probe":
-                    return client_side.probe(lane, _row(down, row), own, rows_of(states, row))
-                return client_side.train(lane, _row(down, row), own, rows_of(states, row))
+                return client_side.answer(lane, _row(down, row), own, rows_of(states, row))
 
         done = self._each(len(clients), one, down, clients, together)
         reports = join([up.reports for up in done], stack=True)
-        if down.phase == "probe":
+        if down.phase != "train":
             return Up(reports)
         deltas = torch.stack([up.deltas for up in done if up.deltas is not None])
         ended = torch.stack([up.buffers for up in done if up.buffers is not None])

@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedparity.engines.engine import Setup, known_lstar
+from fedparity.engines.engine import Setup
 from fedparity.engines.evaluation import block_rows, blocks, losses, mixes_examples
+from fedparity.engines.facts import example_means, known_facts, per_example
 from fedparity.engines.judging import judged, judged_block
+from fedparity.engines.kernels.examples import example_gradients
 from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
+from fedparity.engines.lane import IDENTITY, LocalLoop
 from fedparity.engines.reference.workspace import Desk
 from fedparity.learning.seeds import as_tensor
-from fedparity.method import answer as client_side
-from fedparity.method.answer import Down, Lane, Measured, Tree
-from fedparity.method.part import Fact
+from fedparity.method.hints import Affine
+from fedparity.method.messages import Down
+from fedparity.method.rule import Rule
 from fedparity.workers import Crew
 
 BLOCK = 1 << 19
@@ -33,7 +36,7 @@ def gradient_blocks(setup: Setup, desk: Desk, size: int) -> list[slice]:
     than the whole, so those of all other models stay what they are.
     """
     algorithm = setup.algorithm
-    hooked = algorithm.having("loss") or algorithm.having("second")
+    hooked = any(map(algorithm.having, ("loss", "second", "examples")))
     if setup.solver.batch is not None or not desk.channels_last:
         return []
     if hooked or mixes_examples(setup.module):
@@ -42,8 +45,8 @@ def gradient_blocks(setup: Setup, desk: Desk, size: int) -> list[slice]:
     return [slice(start, start + rows) for start in range(0, size, rows)]
 
 
-class OneClient(Lane):
-    """A lane of a single client."""
+class OneClient(LocalLoop):
+    """A lane of a single client; it looks at no hint of a part, and is the oracle of the stack."""
 
     def __init__(
         self, setup: Setup, desk: Desk, down: Down, client: int, crew: Crew[Desk] | None = None
@@ -104,11 +107,12 @@ class OneClient(Lane):
         inputs, target = self._rows
         return inputs.index_select(0, rows), target.index_select(0, rows)
 
-    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
-        gradient, _ = self._gradient(step, tree, down)
-        if factor is not None:
-            gradient = torch._foreach_mul(gradient, factor)
-        descend(self.desk.parameters, gradient, down.lr)
+    def fused(self, rule: Rule) -> Affine | None:
+        return None if rule.having("grad") else IDENTITY
+
+    def plain_step(self, step: int, rule: Rule, correction: Affine) -> None:
+        gradient, _ = self._gradient(step, rule)
+        descend(self.desk.parameters, gradient, rule.lr)
 
     def stand(self) -> Tensor:
         return self.desk.read()
@@ -116,29 +120,47 @@ class OneClient(Lane):
     def update(self) -> Tensor:
         return self.stand() - self._anchor
 
-    def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
+    def gradient(self, y: Tensor, step: int, rule: Rule) -> tuple[Tensor, Tensor]:
         self.desk.place(y)
-        found, second = self._gradient(step, tree, down)
+        found, second = self._gradient(step, rule)
         return self.layout.join(found, torch.Size()), second
 
-    def _gradient(self, step: int, tree: Tree, down: Down) -> tuple[Pieces, Tensor]:
-        """Return the gradient by slot where the desk stands."""
+    def _gradient(self, step: int, rule: Rule) -> tuple[Pieces, Tensor]:
+        """Return the gradient by slot where the workspace stands."""
+        none = self.desk.parameters[0].new_zeros(0)
         if len(self._blocks) > 1:
-            return self._block_by_block(), self.desk.parameters[0].new_zeros(0)
-        desk, algorithm = self.desk, self.algorithm
+            return self._block_by_block(), none
         inputs, target = self.batch(step)
-        output = desk.module(inputs)
+        if rule.having("examples"):
+            return self._by_example(inputs, target, step, rule), none
+        output = self.desk.module(inputs)
         losses = self.setup.task.losses(output, target)
-        more = {"inputs": inputs, "predict": self._predict, "augment": self.setup.task.augment}
-        losses = client_side.hooked_losses(
-            self, tree, down, losses, output, target, step=step, **more
-        )
-        second = (
-            self._second(losses, step, tree, down)
-            if algorithm.having("second")
-            else losses.new_zeros(0)
-        )
-        return gradient_of(losses.mean(), desk.parameters), second
+        if rule.having("loss"):
+            batch = {
+                "inputs": inputs,
+                "share": torch.full_like(losses, self._share(len(losses))).detach(),
+                "predict": self._predict,
+                "augment": self.setup.task.augment,
+            }
+            losses = rule.losses(rule.tree, losses, output, target, batch, step)
+        second = self._second(losses, step, rule) if rule.having("second") else none
+        return gradient_of(self._mean(losses), self.desk.parameters), second
+
+    def _share(self, count: int) -> float:
+        """Return an example's share in the mean of a batch of so many."""
+        return 1 / (self.solver.expected or max(1, count))
+
+    def _mean(self, losses: Tensor) -> Tensor:
+        expected = self.solver.expected
+        return losses.mean() if expected is None else losses.sum() / expected
+
+    def _by_example(self, inputs: Tensor, target: Tensor, step: int, rule: Rule) -> Pieces:
+        """Return the gradient by slot, as the mean of the examples' own that a part has changed."""
+        named = {name: p.detach() for name, p in self.desk.module.named_parameters()}
+        task, module = self.setup.task, self.desk.module
+        each = example_gradients(task, module, self.layout, named, inputs, target)
+        changed = rule.examples(rule.tree, each, step)
+        return tuple(self.layout.views(changed.sum(0) * self._share(len(inputs))))
 
     def _block_by_block(self) -> Pieces:
         """Return the gradient of a large full batch: the blocks' gradients, added in order."""
@@ -163,8 +185,8 @@ class OneClient(Lane):
         output: Tensor = functional_call(self.desk.module, copies, (inputs,))
         return output
 
-    def _second(self, losses: Tensor, step: int, tree: Tree, down: Down) -> Tensor:
-        part, c = client_side.views(self, "second", tree, down, step=step)[0]
+    def _second(self, losses: Tensor, step: int, rule: Rule) -> Tensor:
+        (part,) = rule.having("second")
         start = part.second_from(self.layout)
         found = losses.new_zeros(self.layout.size)
         last = tuple(
@@ -173,37 +195,28 @@ class OneClient(Lane):
             if slot.start >= start
         )
         if last:
-            grads = gradient_of(part.second(losses, c).mean(), last, retain_graph=True)
+            wanted = self._mean(rule.second(rule.tree, losses, step))
+            grads = gradient_of(wanted, last, retain_graph=True)
             found[start:] = self.layout.join(grads, torch.Size())
         return found
 
-    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Measured:
-        found: dict[str, Tensor] = {}
-        if not reads:
-            return lambda: found
+    def measure(self, y: Tensor, buffers: Tensor, names: frozenset[str]) -> dict[str, Tensor]:
         self.desk.place(y)
         self.desk.place_buffers(buffers)
-        if "loss" in reads:
-            found["loss"] = self._judged_loss()
-        if "validation_loss" in reads:
+        found = known_facts(self.setup, self.client, names)
+        if "loss" in names:
+            down, module = self._down, self.desk.module
+            found["loss"] = judged(self.setup, module, self.x, self.y, down).mean()
+        if "validation_loss" in names:
             inputs, target = self.setup.federation.validation.aligned(self.client)
             found["validation_loss"] = (
                 self._loss(inputs, target) if len(inputs) else self._loss(self.x, self.y)
             )
-        if "lstar" in reads:
-            found["lstar"] = known_lstar(self.setup)[self.client]
-        if "grad" in reads:
+        if functions := per_example(self.setup, names):
+            found |= example_means(self.setup.task, self.desk.module, self.x, self.y, functions)
+        if "grad" in names:
             found["grad"] = self._full_gradient()
-        return lambda: found
-
-    def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
-        self.desk.place(y)
-        self.desk.place_buffers(buffers)
-        return self._judged_loss()
-
-    def _judged_loss(self) -> Tensor:
-        """Return the training loss as the algorithm judges it."""
-        return judged(self.setup, self.desk.module, self.x, self.y, self._down).mean()
+        return found
 
     def _loss(self, inputs: Tensor, target: Tensor) -> Tensor:
         return losses(self.setup.task, self.desk.module, inputs, target).mean()

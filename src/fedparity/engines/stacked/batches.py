@@ -15,7 +15,7 @@ from fedparity.learning.solver import BatchPlan
 
 
 class Group(NamedTuple):
-    """Some clients of a plan, who stand side by side, and how far theirs goes."""
+    """Neighbouring clients of a plan, with the steps and the batch width of theirs."""
 
     who: slice
     steps: int
@@ -34,12 +34,21 @@ class Batches(NamedTuple):
     """``[m, steps, B]``; False where a row is padding, None if none is."""
     even: Tensor
     """Each example's share ``[m, B]`` in its client's mean, where nothing is padding."""
+    expected: int | None = None
+    """What sums over a batch are divided by; None: the examples it has."""
 
     @staticmethod
     def by_group(
-        data: Split, clients: Ids, plan: BatchPlan, groups: Sequence[Group]
+        data: Split,
+        clients: Ids,
+        plan: BatchPlan,
+        groups: Sequence[Group],
+        expected: int | None = None,
     ) -> Iterator[Batches]:
-        """Yield the planned batches of each group of these clients."""
+        """Yield the planned batches of each group of these clients.
+
+        ``expected`` is what sums over a batch are divided by; None: the examples it has.
+        """
         places = (plan.index + data.offsets[clients][:, None, None]).swapaxes(0, 1)
         rows = torch.from_numpy(places.copy())
         targets = taken(data.y, rows.flatten(), rows.shape) if data.y.dim() == 1 else None
@@ -53,6 +62,7 @@ class Batches(NamedTuple):
                 None if targets is None else targets[here].unbind(),
                 None if full or mask.all() else torch.from_numpy(mask.copy()),
                 even_weights(mine.shape[1], width, data.x.dtype),
+                expected,
             )
 
     @property
@@ -71,6 +81,9 @@ class Batches(NamedTuple):
         rows, lead, share = self.rows[step], self.even.shape, self.even
         inputs = taken(self.data.x, rows, lead, room)
         target = taken(self.data.y, rows, lead) if self.targets is None else self.targets[step]
-        if self.mask is not None:
+        if self.expected is not None:
+            whole = torch.ones(lead) if self.mask is None else self.mask[:, step]
+            share = whole.to(share.dtype) / self.expected
+        elif self.mask is not None:
             share = weights_of(lead, self.mask[:, step], share.dtype)
         return inputs, target, share

@@ -20,13 +20,13 @@ from fedparity.engines.evaluation import Values
 from fedparity.engines.kernels.chain import Chain, Standing
 from fedparity.engines.stacked.batches import Batches, Group
 from fedparity.engines.stacked.in_place import FullBatches, reads_in_place
-from fedparity.engines.stacked.lane import Stack, Work
-from fedparity.engines.stacked.pooled import Passes
+from fedparity.engines.stacked.lane import Facts, Stack, Work
+from fedparity.engines.stacked.pooled import POOLED, pooled_losses
 from fedparity.engines.stacked.vectors import Slotted
 from fedparity.errors import ClientError, InputError
 from fedparity.method import answer as client_side
-from fedparity.method.answer import Down, Measured, Named, Up
-from fedparity.workers import Crew, Job, cores
+from fedparity.method.messages import Down, Named, Up
+from fedparity.workers import Crew, cores
 
 T = TypeVar("T")
 FLOATS = 1 << 25
@@ -58,24 +58,15 @@ class VmapEngine(Engine):
         )
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
-        passes = self.facts(down, clients, buffers)
-        try:
-            return self._ask(down, clients, buffers, states, passes)
-        finally:
-            if passes is not None:
-                passes.call_off()
-
-    def _ask(
-        self, down: Down, clients: Ids, buffers: Tensor, states: Named, facts: Measured | None
-    ) -> Up:
+        pooled = self.pooled(down, clients, buffers)
         order = self._order(clients)
         if order is None:
-            return self._in_chunks(down, clients, buffers, states, facts)
+            return self._in_chunks(down, clients, buffers, states, pooled)
         rows, back = torch.from_numpy(order), torch.from_numpy(np.argsort(order))
         down = replace(down, each=rows_of(down.each, rows))
-        facts = _of(facts, rows)
+        pooled = _of(pooled, rows)
         own = buffers[rows] if buffers.dim() == 2 else buffers
-        up = self._in_chunks(down, clients[order], own, rows_of(states, rows), facts)
+        up = self._in_chunks(down, clients[order], own, rows_of(states, rows), pooled)
         deltas, ended, sums = (
             None if found is None else found[back] for found in (up.deltas, up.buffers, up.sums)
         )
@@ -103,7 +94,7 @@ class VmapEngine(Engine):
         clients: Ids,
         buffers: Tensor,
         states: Named,
-        facts: Measured | None,
+        pooled: Facts | None,
     ) -> Up:
         """Return the answers of clients, in chunks of neighbours."""
         chunks = self._chunks(len(clients))
@@ -115,12 +106,11 @@ class VmapEngine(Engine):
             if down.phase == "train" and work.room is None:
                 work = work._replace(room=Slotted.of(setup.layout, deltas[who]))
             own = replace(down, each=rows_of(down.each, who)) if down.each else down
-            lane = self._lane(setup, own, clients[who], _of(facts, who), work)
+            lane = self._lane(setup, own, clients[who], _of(pooled, who), work)
             mine = buffers[who] if buffers.dim() == 2 else buffers
-            if down.phase == "probe":
-                return client_side.probe(lane, own, mine, rows_of(states, who))
-            up = client_side.train(lane, own, mine, rows_of(states, who))
-            assert up.deltas is not None
+            up = client_side.answer(lane, own, mine, rows_of(states, who))
+            if up.deltas is None:
+                return up
             assert work.room is not None
             torch.sum(up.deltas, 1, out=sums[who])
             if up.deltas is not work.room.flat:
@@ -131,7 +121,7 @@ class VmapEngine(Engine):
             # What is many short operations is done here: workers side by side would wait for each
             # other.
             works = self._works(down, clients, chunks, deltas)
-            if self.in_place or len(chunks) == 1:  # workers may be on something else
+            if self.in_place or len(chunks) == 1:
                 done = [one(chunk, self.setup) for chunk in range(len(chunks))]
             else:
                 done = self.crew.run(len(chunks), one)
@@ -140,7 +130,7 @@ class VmapEngine(Engine):
         except Exception as error:
             raise blame(error, down, "a stack of clients (engine 'loop' names one)") from error
         reports = joined([up.reports for up in done])
-        if down.phase == "probe":
+        if down.phase != "train":
             return Up(reports)
         ended = deltas[:, :0]
         if self.setup.layout.buffers:
@@ -152,7 +142,7 @@ class VmapEngine(Engine):
         layout, widths = self.setup.layout, [who.stop - who.start for who in chunks]
         by_width = {m: Slotted.of(layout, down.x.expand(m, -1)) for m in set(widths)}
         starts = [by_width[m] for m in widths]
-        if down.phase == "probe":
+        if down.phase != "train":
             return [Work(start) for start in starts]
         rooms: Sequence[Slotted | None] = [None] * len(chunks)
         if len(chunks) * len(layout.slots) <= VIEWS:
@@ -173,19 +163,19 @@ class VmapEngine(Engine):
         plan = solver.batches(setup.seeds(down, clients, "batches"), sizes)
         assert plan is not None
         groups = [Group(who, int(lengths[who].max()), solver.width(sizes[who])) for who in chunks]
-        return Batches.by_group(data, clients, plan, groups)
+        return Batches.by_group(data, clients, plan, groups, solver.expected)
 
     def _lane(
         self,
         setup: Setup,
         down: Down,
         clients: Ids,
-        facts: Measured | None = None,
+        pooled: Facts | None = None,
         work: Work | None = None,
     ) -> Stack:
         if self.in_place and self.chain is not None:
-            return FullBatches(setup, down, clients, facts, self.chain, work, self.crew)
-        return Stack(setup, down, clients, facts, self.chain, work)
+            return FullBatches(setup, down, clients, pooled, self.chain, work, self.crew)
+        return Stack(setup, down, clients, pooled, self.chain, work)
 
     @cached_property
     def _permuted(self) -> Ids:
@@ -193,39 +183,28 @@ class VmapEngine(Engine):
         sizes, lengths = self.setup.federation.train.sizes, self.setup.solver.lengths
         return sizes * -(-lengths(sizes) // -(-sizes // _batch(self.setup)))
 
-    def facts(self, down: Down, clients: Ids, buffers: Tensor) -> Passes | None:
+    def pooled(self, down: Down, clients: Ids, buffers: Tensor) -> Facts | None:
         """Measure losses in one pass over pooled examples, if all start from the same model.
 
-        Where the clients train as one chunk, on one core, the pass is on the others meanwhile.
+        All workers share the examples; None where clients start from unlike models.
         """
         algorithm = self.setup.algorithm
-        reads = algorithm.probe_reads if down.phase == "probe" else algorithm.train_reads
-        if not reads or buffers.dim() == 2 or algorithm.having("start"):
+        reads = {
+            "probe": algorithm.probe_reads,
+            "train": algorithm.train_reads,
+            "losses": frozenset({"loss"}),
+        }[down.phase]
+        if not reads & POOLED or buffers.dim() == 2 or algorithm.having("start"):
             return None
-        beside, begin = self._beside(down, len(clients)), self._begin_at_modules
-        found = Passes(self.setup, reads, down, clients, begin, beside)
-        if not beside:
-            found()
-        return found
-
-    def _beside(self, down: Down, clients: int) -> bool:
-        """Tell whether training so many clients leaves cores for something else."""
-        free = self.crew.size > 1 and not self.in_place and len(self._chunks(clients)) == 1
-        early = client_side.looks_early(self.setup.algorithm, self.setup.solver)
-        return free and down.phase == "train" and not early
+        return pooled_losses(self.setup, reads, down, clients, self.at_modules)
 
     def at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
     ) -> list[T]:
-        return list(self._begin_at_modules(count, one, x, buffers).results())
-
-    def _begin_at_modules(
-        self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
-    ) -> Job[T]:
         if self.chain is not None:
             model = Standing(self.chain, tuple(self.setup.layout.views(x)))
-            return self.crew.begin(count, lambda piece, _: one(piece, model))
-        return self.crew.begin(
+            return self.crew.run(count, lambda piece, _: one(piece, model))
+        return self.crew.run(
             count,
             lambda piece, setup: one(piece, setup.layout.write(setup.module, x, buffers)),
         )
@@ -267,11 +246,9 @@ def joined(trees: list[Named]) -> Named:
     return trees[0] if len(trees) == 1 else join(trees, stack=False)
 
 
-def _of(facts: Measured | None, rows: Tensor | slice) -> Measured | None:
+def _of(pooled: Facts | None, rows: Tensor | slice) -> Facts | None:
     """Return what is known of these clients."""
-    if facts is None:
-        return None
-    return lambda: {key: value[rows] for key, value in facts().items()}
+    return None if pooled is None else {key: value[rows] for key, value in pooled.items()}
 
 
 def _some(tensor: Tensor | None) -> Tensor:

@@ -15,8 +15,10 @@ from fedparity.engines.engine import Ids, Setup, fills_a_core
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.kernels.gradients import Pieces, descend
-from fedparity.engines.stacked.lane import Block, Stack, Work
-from fedparity.method.answer import Down, Measured, Tree
+from fedparity.engines.stacked.lane import Block, Facts, Stack, Work
+from fedparity.method.hints import Affine
+from fedparity.method.messages import Down
+from fedparity.method.rule import Rule
 from fedparity.workers import Crew
 
 BLOCK = 1 << 20
@@ -47,7 +49,7 @@ class FullBatches(Stack):
         setup: Setup,
         down: Down,
         clients: Ids,
-        facts: Measured | None,
+        facts: Facts | None,
         chain: Chain,
         work: Work | None,
         crew: Crew[Setup],
@@ -55,9 +57,11 @@ class FullBatches(Stack):
         super().__init__(setup, down, clients, facts, chain, work)
         self.crew = crew
 
-    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
-        gradient, _ = self._gradient(self._slots, step, tree, down, factor)
-        self._slots = descend(self._slots, gradient, down.lr, over_gradient=True)
+    def plain_step(self, step: int, rule: Rule, correction: Affine) -> None:
+        gradient, _ = self._gradient(self._slots, step, rule, correction.scale)
+        keep = 1 - rule.lr * correction.pull
+        self._slots = descend(self._slots, gradient, rule.lr, keep, over_gradient=True)
+        self._add_shift()
 
     def blocks(self, data: Split) -> list[Block]:
         width = block_rows(data.x, BLOCK) if len(data) else 1
@@ -68,7 +72,7 @@ class FullBatches(Stack):
         ]
 
     def _gradient(
-        self, leaves: Pieces, step: int, tree: Tree, down: Down, factor: Tensor | None = None
+        self, leaves: Pieces, step: int, rule: Rule, scale: Tensor | float = 1.0
     ) -> tuple[Pieces, Tensor]:
-        found = self.gradient_by_blocks(leaves, self._buffers, factor)
+        found = self.gradient_by_blocks(leaves, self._buffers, scale)
         return found, leaves[0].new_zeros(len(self.clients), 0)

@@ -18,19 +18,25 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from fedparity.data import Split
-from fedparity.engines.engine import Ids, Setup, known_lstar
+from fedparity.engines.engine import Ids, Setup
 from fedparity.engines.evaluation import block_rows
+from fedparity.engines.facts import known_facts, per_example
 from fedparity.engines.kernels.chain import Chain
+from fedparity.engines.kernels.examples import example_gradients
 from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
+from fedparity.engines.lane import IDENTITY, LocalLoop
 from fedparity.engines.stacked.batches import Batches, Group
 from fedparity.engines.stacked.padding import padded, weights_of
 from fedparity.engines.stacked.vectors import Slotted
 from fedparity.errors import InputError
 from fedparity.learning.seeds import as_tensor
-from fedparity.method import answer as client_side
-from fedparity.method.answer import Down, Lane, Measured, Tree
-from fedparity.method.part import Fact
+from fedparity.method.facts import PerExample
+from fedparity.method.hints import Affine
+from fedparity.method.messages import Down
+from fedparity.method.rule import Rule, Tree
 from fedparity.workers import Crew
+
+Facts = dict[str, Tensor]
 
 
 class Block(NamedTuple):
@@ -52,7 +58,7 @@ class Work(NamedTuple):
     """What their steps read, if they have batches."""
 
 
-class Stack(Lane):
+class Stack(LocalLoop):
     """A lane of several clients, padded to the largest."""
 
     crew: Crew[Any] = Crew([None])
@@ -63,7 +69,7 @@ class Stack(Lane):
         setup: Setup,
         down: Down,
         clients: Ids,
-        facts: Measured | None = None,
+        facts: Facts | None = None,
         chain: Chain | None = None,
         work: Work | None = None,
     ) -> None:
@@ -72,7 +78,7 @@ class Stack(Lane):
         if start is None:
             start = Slotted.of(setup.layout, down.x.expand(len(clients), -1))
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
-        self.setup, self.clients, self._facts, self.chain = setup, clients, facts, chain
+        self.setup, self.clients, self._pooled, self.chain = setup, clients, facts, chain
         self.data, self.progress = setup.federation.train, setup.progress(down)
         sizes = self.data.sizes[clients]
         lengths = setup.lengths(clients)
@@ -86,7 +92,10 @@ class Stack(Lane):
             plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
             if plan is not None:
                 everyone = Group(slice(None), *plan.index.shape[1:])
-                (self._batches,) = Batches.by_group(self.data, clients, plan, [everyone])
+                groups = Batches.by_group(
+                    self.data, clients, plan, [everyone], self.solver.expected
+                )
+                (self._batches,) = groups
         if self.layout.buffers and self._partial(sizes):
             raise InputError(
                 "engine 'vmap' cannot pad batches of a model with BatchNorm statistics: "
@@ -100,7 +109,7 @@ class Stack(Lane):
         return self._batches.partial
 
     @cached_property
-    def seed(self) -> Tensor:  # type: ignore[override]
+    def seed(self) -> Tensor:
         return as_tensor(self.setup.seeds(self._round, self.clients, "client"))
 
     def spread(self, x: Tensor) -> Tensor:
@@ -138,18 +147,54 @@ class Stack(Lane):
             torch.sub(slot, before, out=out)
         return room.flat
 
-    def descend(self, step: int, tree: Tree, down: Down, factor: Tensor | None) -> None:
+    def fused(self, rule: Rule) -> Affine | None:
+        """Return the corrections as one, if every part that makes one tells it (``affine``)."""
+        correction = IDENTITY
+        for part in rule.having("grad"):
+            tell = getattr(part, "affine", None)
+            if tell is None:
+                return None
+            try:
+                correction = correction.then(tell(rule.view(part, "grad", rule.tree)))
+            except ValueError:  # the two do not make one
+                return None
+        moves = correction.pull or correction.shift is not None
+        if self._uneven and moves:  # who has done its steps would still be moved
+            return None
+        self._shift = self._shifted(correction, rule.lr)
+        return correction
+
+    def _shifted(self, correction: Affine, lr: float) -> list[tuple[int, Tensor]]:
+        """Return what every step adds to the slots: place, and ``[m, *shape]`` or ``[*shape]``."""
+        if correction.shift is None:
+            return []
+        places = [i for i, s in enumerate(self.layout.slots) if s.start >= correction.start]
+        slots = [self.layout.slots[i] for i in places]
+        added = correction.shift * -lr
+        pieces = added.split_with_sizes([s.stop - s.start for s in slots], -1)
+        lead = added.shape[:-1]
+        views = [piece.view(lead + s.shape) for piece, s in zip(pieces, slots, strict=True)]
+        return list(zip(places, views, strict=True))
+
+    def plain_step(self, step: int, rule: Rule, correction: Affine) -> None:
+        keep = 1 - rule.lr * correction.pull
         if self.chain is not None:
-            batch = self.batch(step, factor)
-            self._slots = self.chain.descend(self._slots, *batch, down.lr, in_place=self._own)
+            batch = self.batch(step, correction.scale)
+            self._slots = self.chain.descend(self._slots, *batch, rule.lr, self._own, keep)
             self._own = True
         else:
-            gradient, _ = self._gradient(self._slots, step, tree, down, factor)
-            descend(self._slots, gradient, down.lr)
+            gradient, _ = self._gradient(self._slots, step, rule, correction.scale)
+            descend(self._slots, gradient, rule.lr, keep)
+        self._add_shift()
 
-    def gradient(self, y: Tensor, step: int, tree: Tree, down: Down) -> tuple[Tensor, Tensor]:
+    @torch.no_grad()
+    def _add_shift(self) -> None:
+        for place, added in self._shift:
+            self._slots[place].add_(added)
+
+    def gradient(self, y: Tensor, step: int, rule: Rule) -> tuple[Tensor, Tensor]:
         leaves = self._leaves(self.layout.views(y))
-        found, second = self._gradient(leaves, step, tree, down)
+        found, second = self._gradient(leaves, step, rule)
         return self.layout.join(found, y.shape[:1]), second
 
     def _leaves(self, pieces: Iterable[Tensor]) -> Pieces:
@@ -161,16 +206,18 @@ class Stack(Lane):
     def end(self) -> Tensor:
         return self._buffers
 
-    def batch(self, step: int, factor: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def batch(self, step: int, scale: Tensor | float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
         """Return inputs, targets ``[m, B, ...]`` and the share of each example in its mean.
 
-        Shares are times the client's ``factor``, if there is one.
+        Shares are times ``scale``, a number for all or one a client.
         """
         if self._batches is None:  # a full batch
             inputs, target, share = self._whole
         else:
             inputs, target, share = self._batches.at(step, self._inputs)
-        return inputs, target, share if factor is None else share * factor[:, None]
+        if isinstance(scale, Tensor):
+            return inputs, target, share * (scale[:, None] if scale.dim() else scale)
+        return inputs, target, share if scale == 1.0 else share * scale
 
     @cached_property
     def _inputs(self) -> Tensor:
@@ -194,41 +241,57 @@ class Stack(Lane):
         ]
 
     def _gradient(
-        self,
-        leaves: Pieces,
-        step: int,
-        tree: Tree,
-        down: Down,
-        factor: Tensor | None = None,
+        self, leaves: Pieces, step: int, rule: Rule, scale: Tensor | float = 1.0
     ) -> tuple[Pieces, Tensor]:
-        """Return the gradient by slot."""
-        inputs, target, share = self.batch(step, factor)
-        second = leaves[0].new_zeros(len(self.clients), 0)
+        """Return the gradient by slot, times ``scale``, and that of ``second``."""
+        inputs, target, share = self.batch(step, scale)
+        none = leaves[0].new_zeros(len(self.clients), 0)
         if self.chain is not None:
-            return self.chain.gradient(leaves, inputs, target, share), second
+            return self.chain.gradient(leaves, inputs, target, share), none
+        if rule.having("examples"):
+            return self._by_example(leaves, inputs, target, share, step, rule), none
         output, after = vmap(self._forward)(self._named(leaves), self._buffers, inputs)
         losses = self._losses(output, target)
-        if self.algorithm.having("loss"):
-            losses = vmap(self._hooked(step, down))(
-                tree, self._named(leaves), self._buffers, losses, output, target, inputs
+        if rule.having("loss"):
+            losses = vmap(self._hooked(step, rule))(
+                rule.tree, self._named(leaves), self._buffers, losses, output, target, inputs, share
             )
-        if self.algorithm.having("second"):
-            objective = vmap(lambda tree, each: self._second(tree, down, each, step))(tree, losses)
-            cut = self.algorithm.having("second")[0].second_from(self.layout)
-            second = leaves[0].new_zeros(len(self.clients), self.layout.size)
-            last = tuple(
-                leaf
-                for slot, leaf in zip(self.layout.slots, leaves, strict=True)
-                if slot.start >= cut
-            )
-            if last:
-                found = gradient_of(objective, last, share, retain_graph=True)
-                second[:, cut:] = self.layout.join(found, second.shape[:1])
+        second = self._second(losses, leaves, share, step, rule) if rule.having("second") else none
         if after.shape[1]:
             running = self.running(step)
             kept = self._buffers
             self._buffers = after if running is None else torch.where(running, after, kept)
         return gradient_of(losses, leaves, share), second
+
+    def _second(
+        self, losses: Tensor, leaves: Pieces, share: Tensor, step: int, rule: Rule
+    ) -> Tensor:
+        """Return the gradient ``[m, d]`` that the ``second`` hook asks for; 0 before its layers."""
+        wanted = vmap(lambda tree, each: rule.second(tree, each, step))(rule.tree, losses)
+        cut = rule.having("second")[0].second_from(self.layout)
+        second = leaves[0].new_zeros(len(self.clients), self.layout.size)
+        slots = zip(self.layout.slots, leaves, strict=True)
+        last = tuple(leaf for slot, leaf in slots if slot.start >= cut)
+        if last:
+            found = gradient_of(wanted, last, share, retain_graph=True)
+            second[:, cut:] = self.layout.join(found, second.shape[:1])
+        return second
+
+    def _by_example(
+        self, leaves: Pieces, inputs: Tensor, target: Tensor, share: Tensor, step: int, rule: Rule
+    ) -> Pieces:
+        """Return the gradient by slot, as the mean of the examples' own that a part has changed."""
+        task, module, layout = self.setup.task, self.setup.module, self.layout
+
+        def one(
+            tree: Tree, named: dict[str, Tensor], inputs: Tensor, target: Tensor, share: Tensor
+        ) -> Tensor:
+            each = example_gradients(task, module, layout, named, inputs, target)
+            return share @ rule.examples(tree, each, step)
+
+        named = {name: leaf.detach() for name, leaf in self._named(leaves).items()}
+        found: Tensor = vmap(one)(rule.tree, named, inputs, target, share)
+        return tuple(layout.views(found))
 
     def _named(self, pieces: Pieces) -> dict[str, Tensor]:
         return {slot.name: p for slot, p in zip(self.layout.slots, pieces, strict=True)}
@@ -242,7 +305,7 @@ class Stack(Lane):
         output = functional_call(self.setup.module, {**parameters, **own}, (inputs,))
         return output, self.layout.pack_buffers(own, buffers)
 
-    def _hooked(self, step: int, down: Down) -> Callable[..., Tensor]:
+    def _hooked(self, step: int, rule: Rule) -> Callable[..., Tensor]:
         def hooked(
             tree: Tree,
             parameters: dict[str, Tensor],
@@ -251,53 +314,52 @@ class Stack(Lane):
             output: Tensor,
             target: Tensor,
             inputs: Tensor,
+            share: Tensor,
         ) -> Tensor:
             def predict(other: Tensor) -> Tensor:
                 return self._forward(parameters, buffers, other)[0]
 
-            more = {"inputs": inputs, "predict": predict, "augment": self.setup.task.augment}
-            return client_side.hooked_losses(
-                self, tree, down, losses, output, target, step=step, **more
-            )
+            batch = {
+                "inputs": inputs,
+                "share": share,
+                "predict": predict,
+                "augment": self.setup.task.augment,
+            }
+            return rule.losses(tree, losses, output, target, batch, step)
 
         return hooked
-
-    def _second(self, tree: Tree, down: Down, losses: Tensor, step: int) -> Tensor:
-        part, c = client_side.views(self, "second", tree, down, step=step)[0]
-        return part.second(losses, c)
 
     def _losses(self, output: Tensor, target: Tensor) -> Tensor:
         flat = self.setup.task.losses(output.flatten(0, 1), target.flatten(0, 1))
         return flat.view(target.shape[:2])
 
-    def facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> Measured:
-        if not reads:
-            return dict
-        more: dict[str, Tensor] = {}
+    def measure(self, y: Tensor, buffers: Tensor, names: frozenset[str]) -> Facts:
+        """Measure facts ``[m, ...]``; the worker's module is put into eval mode."""
         buffers = buffers.expand(len(self.clients), -1)
-        if self._facts is None:
-            more |= self._own_facts(y, buffers, reads)
-        if "lstar" in reads:
-            more["lstar"] = known_lstar(self.setup)[torch.from_numpy(self.clients)]
-        if "grad" in reads:
-            more["grad"] = self._full_gradient(y, buffers)
-        pooled = self._facts
-        return lambda: more if pooled is None else {**pooled(), **more}
-
-    def _own_facts(self, y: Tensor, buffers: Tensor, reads: frozenset[Fact]) -> dict[str, Tensor]:
-        """Measure losses where clients do not all start from the same parameters and buffers."""
-        found: dict[str, Tensor] = {}
-        if "loss" in reads:
-            found["loss"] = self.end_loss(y, buffers)
-        if "validation_loss" in reads:
-            sizes = torch.from_numpy(self.setup.federation.validation.sizes[self.clients])
-            none = torch.zeros(len(sizes), dtype=torch.float64)
-            value = self.own_sums("validation", y, buffers).get("loss", none) / sizes.clamp_min(1)
-            if bool((sizes == 0).any()):
-                plain = self.own_sums("train", y, buffers)["loss"] / self.n
-                value = torch.where(sizes > 0, value, plain)
-            found["validation_loss"] = value.to(y.dtype)
+        found = known_facts(self.setup, self.clients, names)
+        if self._pooled is not None and y is self._start.flat:  # of the model that all received
+            found |= {name: self._pooled[name] for name in names if name in self._pooled}
+        if "loss" in names - found.keys():
+            sums = self.own_sums("train", y, buffers, judged=True)["loss"]
+            found["loss"] = (sums / self.n).to(y.dtype)
+        if "validation_loss" in names - found.keys():
+            found["validation_loss"] = self._validation_loss(y, buffers)
+        if functions := per_example(self.setup, names):
+            totals = self.own_sums("train", y, buffers, more=functions)
+            found |= {name: (totals[name] / self.n).to(y.dtype) for name in functions}
+        if "grad" in names:
+            found["grad"] = self._full_gradient(y, buffers)
         return found
+
+    def _validation_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
+        """Return the validation loss, and the training loss where a client has no such example."""
+        sizes = torch.from_numpy(self.setup.federation.validation.sizes[self.clients])
+        none = torch.zeros(len(sizes), dtype=torch.float64)
+        value = self.own_sums("validation", y, buffers).get("loss", none) / sizes.clamp_min(1)
+        if bool((sizes == 0).any()):
+            plain = self.own_sums("train", y, buffers)["loss"] / self.n
+            value = torch.where(sizes > 0, value, plain)
+        return value.to(y.dtype)
 
     def _full_gradient(self, y: Tensor, buffers: Tensor) -> Tensor:
         self.setup.module.eval()
@@ -305,11 +367,11 @@ class Stack(Lane):
         return self.layout.join(self.gradient_by_blocks(leaves, buffers), y.shape[:1])
 
     def gradient_by_blocks(
-        self, leaves: Pieces, buffers: Tensor, factor: Tensor | None = None
+        self, leaves: Pieces, buffers: Tensor, scale: Tensor | float = 1.0
     ) -> Pieces:
         """Return the gradient of each client's mean loss over all its examples, by slot.
 
-        The loss is as the algorithm judges it. Times ``factor [m]``, if there is one.
+        The loss is as the algorithm judges it. Times ``scale``, a number for all or one a client.
         """
         work = self.blocks(self.data)
 
@@ -331,20 +393,24 @@ class Stack(Lane):
         for block, found in zip(work, self.crew.stream(len(work), one), strict=True):
             torch._foreach_add_(tuple(slot[block.who] for slot in total), found)
         # The mean is taken once, of the sum.
-        share = (1 if factor is None else factor) / self.n.to(leaves[0].dtype)
+        share = scale / self.n.to(leaves[0].dtype)
         for slot in total:
             slot.mul_(share.view(-1, *[1] * (slot.dim() - 1)))
         return total
 
-    def end_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
-        sums = self.own_sums("train", y, buffers, judged=True)["loss"]
-        return (sums / self.n).to(y.dtype)
-
     @torch.no_grad()
     def own_sums(
-        self, split: str, y: Tensor, buffers: Tensor, judged: bool = False
+        self,
+        split: str,
+        y: Tensor,
+        buffers: Tensor,
+        judged: bool = False,
+        more: dict[str, PerExample] | None = None,
     ) -> dict[str, Tensor]:
-        """Return sums over each client's examples at its own parameters, in float64."""
+        """Return sums over each client's examples at its own parameters, in float64.
+
+        Of loss and metrics, or of the functions ``more`` of losses, outputs and targets.
+        """
         self.setup.module.eval()
         data: Split = getattr(self.setup.federation, split)
         work = self.blocks(data)
@@ -352,7 +418,7 @@ class Stack(Lane):
         def one(block: int, _: object) -> dict[str, Tensor]:
             who, *rows = work[block]
             inputs, target, mask = padded(data, self.clients[who], *rows)
-            found = self._measured(y[who], buffers[who], inputs, target, judged)
+            found = self._measured(y[who], buffers[who], inputs, target, judged, more)
             each = {key: value.view(target.shape[:2]).double() for key, value in found.items()}
             return {
                 key: (value if mask is None else torch.where(mask, value, 0.0)).sum(1)
@@ -367,15 +433,23 @@ class Stack(Lane):
         return sums
 
     def _measured(
-        self, y: Tensor, buffers: Tensor, inputs: Tensor, target: Tensor, judged: bool
+        self,
+        y: Tensor,
+        buffers: Tensor,
+        inputs: Tensor,
+        target: Tensor,
+        judged: bool,
+        more: dict[str, PerExample] | None,
     ) -> dict[str, Tensor]:
-        """Return loss and metrics of the examples of a block."""
+        """Return loss and metrics, or the functions ``more``, of the examples of a block."""
         if self.chain is not None:
             output = self.chain.outputs(tuple(self.layout.views(y)), inputs)
         else:
             output = vmap(self._still)(y, buffers, inputs)
         flat, wanted = output.flatten(0, 1).contiguous(), target.flatten(0, 1)
         found = {"loss": self.setup.task.losses(flat, wanted)}
+        if more is not None:
+            return {name: f(found["loss"], flat, wanted) for name, f in more.items()}
         found |= self.setup.task.metrics(flat, wanted)
         if judged and self.algorithm.having("judge"):
             named = self._named(tuple(self.layout.views(y)))

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.learning.augmentation import DRAWS
-from fedparity.method.part import STRICT, Client, Part
+from fedparity.method import STRICT, Client, Part
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -68,6 +68,7 @@ class LSR(Part):
 
     name = "lsr"
     paper = "Jiang et al. 2022 (FedLSR)"
+    everywhere = True
 
     def loss(self, losses: Tensor, output: Tensor, target: Tensor, c: Client) -> Tensor:
         view = c.predict(c.augment(c.inputs, c.uniform(DRAWS, draw=1)))

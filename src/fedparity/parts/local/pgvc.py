@@ -13,18 +13,7 @@ from torch import Tensor
 
 from fedparity.errors import InputError
 from fedparity.learning.layout import Layout
-from fedparity.method.part import (
-    STRICT,
-    Client,
-    Context,
-    Fact,
-    Finish,
-    Part,
-    Plan,
-    Tensors,
-    stacked,
-)
-from fedparity.parts.local.prox import Prox
+from fedparity.method import STRICT, Client, Context, Finish, Norm, Part, Plan, Tensors, stacked
 
 Mode = Literal["norm", "scalar", "literal", "abs", "second_moment", "penalty"]
 Rho = Literal["current", "previous"]
@@ -112,6 +101,7 @@ class PGVC(Part):
 
     name = "pgvc"
     paper = "Sahoo et al. 2026 (FedPGVC)"
+    reports = {"norm": Norm()}
 
     @property
     def hooks(self) -> frozenset[str]:
@@ -122,7 +112,7 @@ class PGVC(Part):
         return super().hooks - unused - ({"step"} if self.literal_server is None else set())
 
     @property
-    def reads(self) -> frozenset[Fact]:
+    def reads(self) -> frozenset[str]:
         if self.mode == "norm":
             return frozenset({"first_grad"})
         return frozenset({"last_second"} if self.rho == "previous" else ())
@@ -145,7 +135,7 @@ class PGVC(Part):
                 "or mode=penalty"
             )
         before = takewhile(lambda part: part is not self, ctx.parts)
-        changing = [p.name for p in before if "grad" in p.hooks and not isinstance(p, Prox)]
+        changing = [p.name for p in before if "grad" in p.hooks and not p.pull]
         if changing:
             raise InputError(
                 f"'pgvc' scales the gradient of the batch, which '{changing[0]}' would have "

@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method.part import STRICT, Client, Part
+from fedparity.method import STRICT, Affine, Client, Part
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -44,8 +44,15 @@ class Prox(Part):
     name = "prox"
     paper = "Li et al. 2020 (FedProx)"
 
+    @property
+    def pull(self) -> float:
+        return self.mu
+
     def neutral(self) -> Part:
         return Prox(mu=0.0)
 
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
         return g + self.mu * (x - c.anchor)
+
+    def affine(self, c: Client) -> Affine:
+        return Affine(pull=self.mu, shift=-self.mu * c.anchor)

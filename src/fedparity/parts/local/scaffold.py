@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
 from typing import Annotated, Literal
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from fedparity.errors import InputError
 from fedparity.learning.layout import Layout
-from fedparity.method.part import STRICT, Client, Context, Fact, Finish, Part, Plan, Tensors
+from fedparity.method import STRICT, Affine, Client, Context, Finish, Part, Plan, Tensors, Vector
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -51,9 +50,15 @@ class Scaffold(Part):
     name = "scaffold"
     paper = "Karimireddy et al. 2020 (SCAFFOLD)"
     learns = "its update and the change of its control variate"
+    reports = {"dc": Vector()}
+    conflicts = {"control_variates": "'scaffold' and 'pvr' would both correct the steps: keep one"}
 
     @property
-    def reads(self) -> frozenset[Fact]:
+    def traits(self) -> frozenset[str]:
+        return frozenset({"control_variates"})
+
+    @property
+    def reads(self) -> frozenset[str]:
         return frozenset({"grad"} if self.option == 1 else set())
 
     def covered_from(self, layout: Layout) -> int:
@@ -62,9 +67,6 @@ class Scaffold(Part):
 
     def validate(self, ctx: Context) -> None:
         self.covered_from(ctx.layout)
-        before = takewhile(lambda part: part is not self, ctx.parts)
-        if any(isinstance(part, Scaffold) for part in before):
-            raise InputError("'scaffold' and 'pvr' would both correct the steps: keep one")
         elsewhere = [part.name for part in ctx.parts if "start" in part.hooks]
         if elsewhere:
             raise InputError(
@@ -90,6 +92,9 @@ class Scaffold(Part):
         start = self.covered_from(c.layout)
         corrected = g[start:] - c.state["c"] + c.down["c"]
         return torch.cat([g[:start], corrected]) if start else corrected
+
+    def affine(self, c: Client) -> Affine:
+        return Affine(shift=c.down["c"] - c.state["c"], start=self.covered_from(c.layout))
 
     def finish(self, delta: Tensor, c: Client) -> Finish:
         start = self.covered_from(c.layout)

@@ -8,11 +8,11 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.errors import InputError
-from fedparity.method.part import AFTER, STRICT, Client, Context, Fact, Finish, Part
+from fedparity.method import AFTER, STRICT, Client, Context, Finish, Part
 
 STEPS = frozenset({"start", "loss", "second", "grad"})
 """Hooks of the local training loop, which does not run here."""
-STEPPED: frozenset[Fact] = AFTER - {"end_loss"}
+STEPPED: frozenset[str] = AFTER - {"end_loss"}
 """Facts of its steps."""
 
 
@@ -46,7 +46,7 @@ class FedSGD(Part):
     needs = frozenset({"plain_sgd"})
 
     @property
-    def reads(self) -> frozenset[Fact]:
+    def reads(self) -> frozenset[str]:
         return frozenset({"grad"})
 
     def validate(self, ctx: Context) -> None:

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.learning.layout import Layout
-from fedparity.method.part import STRICT, Client, Finish, Part, Tensors, stacked
+from fedparity.method import STRICT, Client, Finish, Part, Tensors, stacked
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.learning.layout import Layout
-from fedparity.method.part import STRICT, Client, Finish, Part, Tensors
+from fedparity.method import STRICT, Client, Finish, Part, Tensors
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -35,6 +35,10 @@ class BN(Part):
     paper = "Li et al. 2021 (FedBN)"
     learns = "its update outside BatchNorm layers"
     buffers = "local"
+
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"masks_update"})
 
     def neutral(self) -> Part:
         return BN()

@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from typing_extensions import Self
 
-from fedparity.method.part import STRICT, Context, Part, Tensors
+from fedparity.method import STRICT, Context, Part, Tensors
 
 
 @dataclass(frozen=True, config=STRICT)

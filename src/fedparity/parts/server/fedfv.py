@@ -16,7 +16,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from fedparity.learning.seeds import generator
-from fedparity.method.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
+from fedparity.method import STRICT, Client, Context, Finish, Loss, Part, Tensors, stacked
 from fedparity.toolbox.products import Ids, Numbers, Updates, gram_matrix, inner_products, mixture
 
 Rows = npt.NDArray[np.bool_]
@@ -88,6 +88,7 @@ class FedFV(Part):
     paper = "Wang et al. 2021 (FedFV)"
     equalises = "accuracy (fewer conflicts)"
     learns = "its update and its training loss"
+    reports = {"loss": Loss()}
 
     @model_validator(mode="after")
     def _window_needs_rounds(self) -> Self:
@@ -96,7 +97,7 @@ class FedFV(Part):
         return self
 
     @property
-    def reads(self) -> frozenset[Fact]:
+    def reads(self) -> frozenset[str]:
         return frozenset({"loss"})
 
     @property

@@ -7,7 +7,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method.part import STRICT, Context, Part, Tensors
+from fedparity.method import STRICT, Context, Part, Tensors
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -9,10 +9,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.errors import InputError
-from fedparity.method.part import STRICT, Context, Part, Tensors
-from fedparity.parts.local.prox import Prox
-from fedparity.parts.weights.eagle import Eagle
-from fedparity.parts.weights.qffl import QFFL
+from fedparity.method import STRICT, Context, Part, Tensors
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -53,6 +50,12 @@ class Nova(Part):
 
     name = "nova"
     paper = "Wang et al. 2020 (FedNova)"
+    conflicts = {
+        "fits_step": "'nova' would rescale the updates to which '{other}' has fitted its step: "
+        "keep one",
+        "weighs_updates": "'nova' averages steps by the weights, and those of '{other}' are no "
+        "distribution: use {other}(apply=gradient)",
+    }
 
     def validate(self, ctx: Context) -> None:
         if ctx.solver.optimizer != "sgd":
@@ -64,17 +67,7 @@ class Nova(Part):
                 "'nova' cannot count gradients that are clipped with the pull of 'prox' in them: "
                 "leave clip or 'prox' out"
             )
-        for part in ctx.parts:
-            if isinstance(part, QFFL):
-                raise InputError(
-                    "'nova' would rescale the updates to which 'qffl' has fitted its step: keep one"
-                )
-            if isinstance(part, Eagle) and part.apply == "displacement":
-                raise InputError(
-                    "'nova' averages steps by the weights, and those of 'eagle' are no "
-                    "distribution: use eagle(apply=gradient)"
-                )
-        if proximal(ctx) and any(p.scales and "grad" in p.hooks for p in _behind_prox(ctx)):
+        if proximal(ctx) and any("weighs_gradients" in p.traits for p in _behind_prox(ctx)):
             raise InputError(
                 "'nova' knows one strength of 'prox', which a weight on the gradient makes the "
                 "client's own: write 'prox' behind it"
@@ -90,12 +83,12 @@ class Nova(Part):
 
 def _behind_prox(ctx: Context) -> list[Part]:
     """Return the parts behind the first proximal term: what they do to gradients, it meets too."""
-    return list(dropwhile(lambda part: not isinstance(part, Prox), ctx.parts))
+    return list(dropwhile(lambda part: not part.pull, ctx.parts))
 
 
 def proximal(ctx: Context) -> float:
     """Return the strength of the algorithm's proximal term, 0 if it has none."""
-    return sum(part.mu for part in ctx.parts if isinstance(part, Prox))
+    return sum(part.pull for part in ctx.parts)
 
 
 def coefficients(steps: Tensor, momentum: float, shrink: float) -> Tensor:

@@ -7,7 +7,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method.part import STRICT, Context, Part, Tensors
+from fedparity.method import STRICT, Context, Part, Tensors
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -48,6 +48,10 @@ class Varp(Part):
     paper = "Jhunjhunwala et al. 2022 (FedVARP)"
     equalises = "presence (absent clients count)"
     overwrites = frozenset({"y"})
+    conflicts = {
+        "weighs_updates": "'varp' remembers updates without the weights of '{other}': use "
+        "apply='gradient'"
+    }
 
     def init_server(self, x: Tensor, ctx: Context) -> Tensors:
         return {"y": x.new_zeros(ctx.population, len(x)), "mean": torch.zeros_like(x)}

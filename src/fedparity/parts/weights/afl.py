@@ -9,13 +9,14 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method.part import (
+from fedparity.method import (
     STRICT,
     Client,
     Context,
-    Fact,
     Finish,
+    Loss,
     Part,
+    Served,
     Tensors,
     Weights,
     stacked,
@@ -70,9 +71,10 @@ class AFL(Part):
     equalises = "worst client (loss)"
     learns = "its update and its training loss"
     replaces = frozenset({"weigh"})
+    reports = {"loss": Loss()}
 
     @property
-    def reads(self) -> frozenset[Fact]:
+    def reads(self) -> frozenset[str]:
         return frozenset({"loss"})
 
     @property
@@ -105,13 +107,13 @@ class AFL(Part):
         state = {"mixture": s["mixture"].index_copy(0, ctx.clients, new)}
         if self.average:
             # The model of this round is not known yet: the last one joins those before it.
-            past = s["past"] if s["rounds"] == 0 else self.serve(ctx.x, s)
+            past = s["past"] if s["rounds"] == 0 else self.serve(ctx.x, s).x
             state |= {"past": past, "rounds": s["rounds"] + 1}
         used = old if self.order == "model_first" else new
         if float(used.sum()) == 0:
             return w, state
         return (used / used.sum()).to(w.dtype), state
 
-    def serve(self, x: Tensor, s: Tensors) -> Tensor:
+    def serve(self, x: Tensor, s: Tensors) -> Served:
         rounds = int(s["rounds"])
-        return s["past"] + (x - s["past"]) / rounds if rounds else x
+        return Served(s["past"] + (x - s["past"]) / rounds if rounds else x)

@@ -14,12 +14,13 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.errors import InputError
-from fedparity.method.part import (
+from fedparity.method import (
     STRICT,
+    Affine,
     Client,
     Context,
-    Fact,
     Finish,
+    Gap,
     Part,
     Plan,
     Tensors,
@@ -116,9 +117,10 @@ class Eagle(Part):
     equalises = "loss gap (loss-gap parity)"
     learns = "its update and its validation loss gap"
     replaces = frozenset({"weigh"})
+    reports = {"gap": Gap()}
 
     @property
-    def reads(self) -> frozenset[Fact]:
+    def reads(self) -> frozenset[str]:
         return frozenset({"validation_loss", "lstar"})
 
     @property
@@ -126,6 +128,11 @@ class Eagle(Part):
         if self.apply == "displacement":
             return super().hooks - {"measure", "plan", "grad"}
         return super().hooks - {"measure" if self.weights == "stale" else "finish"}
+
+    @property
+    def traits(self) -> frozenset[str]:
+        unlike = "weighs_gradients" if self.apply == "gradient" else "weighs_updates"
+        return frozenset({unlike})
 
     @property
     def softens(self) -> str:
@@ -139,10 +146,6 @@ class Eagle(Part):
         if self.apply == "gradient" and (undone == "Adam" or ctx.solver.clip is not None):
             raise InputError(
                 f"'eagle': {undone} undoes a weight on the gradient: use apply='displacement'"
-            )
-        if self.apply == "displacement" and any(part.name == "varp" for part in ctx.parts):
-            raise InputError(
-                "'varp' remembers updates without the weights of 'eagle': use apply='gradient'"
             )
         few = int((ctx.validation < FEW).sum())
         if few:
@@ -173,12 +176,11 @@ class Eagle(Part):
         weights, s = self._weights(s, ctx)
         return Plan(each={"weight": weights}, state=s)
 
-    @stacked
-    def factor(self, c: Client) -> Tensor:
-        return c.down["weight"]
-
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
-        return self.factor(c) * g
+        return c.down["weight"] * g
+
+    def affine(self, c: Client) -> Affine:
+        return Affine(scale=c.down["weight"])
 
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:

@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method.part import STRICT, Context, Part, Weights
+from fedparity.method import STRICT, Context, Loss, Part, Weights
 
 Annealing = Literal["none", "linear", "concave", "convex"]
 Prior = Literal["uniform", "size"]
@@ -52,6 +52,7 @@ class Entropy(Part):
     equalises = "loss (loss parity)"
     learns = "its update and its training loss"
     replaces = frozenset({"weigh"})
+    reports = {"loss": Loss()}
 
     @property
     def own_weights(self) -> Weights | None:

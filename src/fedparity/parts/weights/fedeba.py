@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
+from fedparity.method import STRICT, Client, Context, Finish, Part, Tensors, stacked
 from fedparity.parts.weights.entropy import Entropy
 
 
@@ -49,7 +49,7 @@ class FedEBA(Entropy):
     paper = "Wang et al. 2023 (FedEBA)"
 
     @property
-    def reads(self) -> frozenset[Fact]:
+    def reads(self) -> frozenset[str]:
         return frozenset({"end_loss" if self.signal == "post" else "loss"})
 
     def neutral(self) -> Part:

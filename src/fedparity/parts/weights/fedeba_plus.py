@@ -11,15 +11,17 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method.part import (
+from fedparity.method import (
     STRICT,
+    Affine,
     Client,
     Context,
-    Fact,
     Finish,
+    Loss,
     Part,
     Plan,
     Tensors,
+    Vector,
     Weights,
     stacked,
 )
@@ -96,11 +98,12 @@ class FedEBAPlus(Entropy):
 
     name = "fedeba_plus"
     paper = "Wang et al. 2023 (FedEBA+)"
+    reports = {"loss": Loss(), "grad": Vector(), "first": Vector()}
     learns = "its update, its full gradient, its training loss before and after"
 
     @property
-    def reads(self) -> frozenset[Fact]:
-        found: set[Fact] = {"loss", "grad"} if self._aligns_gradients else set()
+    def reads(self) -> frozenset[str]:
+        found: set[str] = {"loss", "grad"} if self._aligns_gradients else set()
         if self._aligns_models:
             found.add("first")
         if self.aggregate == "entropy":
@@ -161,6 +164,10 @@ class FedEBAPlus(Entropy):
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
         strength = c.down["strength"]
         return (1 - strength) * g + strength * c.down["fair"]
+
+    def affine(self, c: Client) -> Affine:
+        strength = c.down["strength"]
+        return Affine(1 - strength, shift=strength * c.down["fair"])
 
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:

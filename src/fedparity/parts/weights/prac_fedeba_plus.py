@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method.part import STRICT, Client, Context, Fact, Finish, Part, Tensors, stacked
+from fedparity.method import STRICT, Client, Context, Finish, Loss, Part, Tensors, stacked
 from fedparity.parts.weights.entropy import Entropy
 
 
@@ -50,11 +50,12 @@ class PracFedEBAPlus(Entropy):
     alpha: float = Field(default=0.9, ge=0, le=1, description="share of the losses before training")
 
     name = "prac_fedeba_plus"
+    reports = {"before": Loss(), "after": Loss()}
     paper = "Wang et al. 2023 (Prac-FedEBA+)"
     learns = "its update, its training loss before and after"
 
     @property
-    def reads(self) -> frozenset[Fact]:
+    def reads(self) -> frozenset[str]:
         return frozenset({"loss", "end_loss"})
 
     def neutral(self) -> Part:

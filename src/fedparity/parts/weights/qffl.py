@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
 from typing import Literal
 
 import torch
@@ -10,19 +9,18 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.errors import InputError
-from fedparity.method.part import (
+from fedparity.method import (
     STRICT,
     Client,
     Context,
-    Fact,
     Finish,
+    Loss,
+    Norm,
     Part,
     Tensors,
     Weights,
     stacked,
 )
-from fedparity.parts.personal.bn import BN
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -74,9 +72,13 @@ class QFFL(Part):
     equalises = "loss (loss parity)"
     learns = "its update and its training loss"
     replaces = frozenset({"weigh"})
+    reports = {"loss": Loss(), "norm2": Norm()}
+    behind = {
+        "masks_update": "'qffl' measures the update that '{other}' changes: write '{other}' first"
+    }
 
     @property
-    def reads(self) -> frozenset[Fact]:
+    def reads(self) -> frozenset[str]:
         return frozenset({"end_loss" if self.signal == "post" else "loss"})
 
     @property
@@ -84,16 +86,15 @@ class QFFL(Part):
         return "size" if self.by_size else "uniform"
 
     @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"fits_step"})
+
+    @property
     def softens(self) -> str:
         return "lower q"
 
     def neutral(self) -> Part:
         return QFFL(q=0.0)
-
-    def validate(self, ctx: Context) -> None:
-        behind = takewhile(lambda part: part is not self, reversed(ctx.parts))
-        if any(isinstance(part, BN) for part in behind):
-            raise InputError("'qffl' measures the update that 'bn' changes: write 'bn' first")
 
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method.part import STRICT, Context, Part, Tensors
+from fedparity.method import STRICT, Context, Part, Tensors
 
 
 @dataclass(frozen=True, config=STRICT)

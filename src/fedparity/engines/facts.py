@@ -1,0 +1,62 @@
+"""Facts that are known without the model, and those that are means over single examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedparity.engines.engine import Ids, Setup
+from fedparity.engines.evaluation import blocks
+from fedparity.errors import FedparityError
+from fedparity.learning.task import Task
+from fedparity.method.facts import PerExample
+
+STATIC = frozenset({"lstar", "label_counts"})
+"""Facts that do not depend on the parameters."""
+
+
+def known_facts(setup: Setup, clients: int | Ids, names: frozenset[str]) -> dict[str, Tensor]:
+    """Return what does not depend on the parameters, of one client or of several, ``[m, ...]``."""
+    rows = torch.from_numpy(clients) if isinstance(clients, np.ndarray) else clients
+    found: dict[str, Tensor] = {}
+    if "lstar" in names:
+        found["lstar"] = known_lstar(setup)[rows]
+    if "label_counts" in names:
+        found["label_counts"] = setup.label_counts[rows]
+    return found
+
+
+def known_lstar(setup: Setup) -> Tensor:
+    """Return every client's L*, or say that nobody computed it."""
+    if setup.lstar is None:
+        raise FedparityError(
+            "a part reads c.lstar, but L* was not computed: lstar must not be 'none'"
+        )
+    return setup.lstar
+
+
+def per_example(setup: Setup, names: frozenset[str]) -> dict[str, PerExample]:
+    """Return those of the facts that are means over examples, each with its function of a batch."""
+    own = setup.algorithm.own_facts
+    found = {name: own[name].own_facts[name] for name in names if name in own}
+    if "accuracy" in names:
+        metrics = setup.task.metrics
+        found["accuracy"] = lambda losses, output, target: metrics(output, target)["accuracy"]
+    return found
+
+
+@torch.no_grad()
+def example_means(
+    task: Task, module: nn.Module, x: Tensor, y: Tensor, functions: dict[str, PerExample]
+) -> dict[str, Tensor]:
+    """Return the mean over examples of each function of losses, outputs and targets."""
+    module.eval()
+    sums = dict.fromkeys(functions, torch.zeros((), dtype=torch.float64))
+    kind = x.dtype
+    for rows in blocks(x):
+        output = module(x[rows])
+        losses, kind = task.losses(output, y[rows]), output.dtype
+        for name, function in functions.items():
+            sums[name] = sums[name] + function(losses, output, y[rows]).double().sum()
+    return {name: (total / len(x)).to(kind) for name, total in sums.items()}

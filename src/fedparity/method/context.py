@@ -1,0 +1,74 @@
+"""The server's view of a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fedparity.learning.layout import Layout
+from fedparity.learning.seeds import generator
+from fedparity.learning.solver import Solver
+
+if TYPE_CHECKING:
+    from fedparity.method.part import Part
+
+
+@dataclass(frozen=True)
+class Context:
+    """The server's view of a round.
+
+    ``clients`` are the ids of those who answer, ascending; every other tensor has their order.
+    """
+
+    round: int
+    """Counts from 1."""
+    population: int
+    sizes: Tensor
+    """Training examples of the whole population, ``[K]``."""
+    clients: Tensor
+    prior: Tensor
+    """Aggregation weights before any part speaks: by size or uniform, summing to 1."""
+    steps: Tensor
+    """Local steps of each client."""
+    lr: float
+    x: Tensor
+    layout: Layout
+    by_size: bool = True
+    """Whether the experiment weighs clients by their examples, or all alike."""
+    cohort: int = 0
+    """Clients asked a round."""
+    solver: Solver = field(default_factory=Solver)
+    parts: tuple[Part, ...] = ()
+    """All parts of the algorithm."""
+    seed: int = 0
+    validation: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """Validation examples of the whole population, ``[K]``; empty where they are not known."""
+
+    answered: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """Rounds in which each client of the population has taken part, ``[K]``; empty before any."""
+
+    @property
+    def n(self) -> Tensor:
+        """Training examples of those who answer."""
+        return self.sizes[self.clients]
+
+    @property
+    def shares(self) -> Tensor:
+        """The prior weights of the whole population, ``[K]``, summing to 1."""
+        each = (
+            self.sizes.to(self.x.dtype) if self.by_size else torch.ones_like(self.sizes).to(self.x)
+        )
+        return each / each.sum()
+
+    @property
+    def uniform(self) -> Tensor:
+        """The uniform weights over those who answer."""
+        return torch.full_like(self.prior, 1 / len(self.prior))
+
+    def noise(self, purpose: str, size: int) -> Tensor:
+        """Return standard normal numbers that depend on run, round and purpose alone, float64."""
+        drawn = generator(self.seed, purpose, self.round).standard_normal(size)
+        return torch.from_numpy(drawn)
