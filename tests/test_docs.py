@@ -12,6 +12,7 @@ import pytest
 
 from fedparity.parts import PARTS
 from fedparity.recipes import RECIPES, algorithm
+from fedparity.run import sampling
 
 METHODS = Path(__file__).parent.parent / "docs" / "methods"
 PAGES = sorted(page for page in METHODS.glob("*.md") if page.name != "index.md")
@@ -122,3 +123,12 @@ def test_combinations_of_the_index_assemble():
     assert len(texts) >= 7
     for text in texts:
         assert len(algorithm(text).parts) >= 2
+
+
+def test_samplings_of_the_index_are_all_and_read():
+    rows = section(read(METHODS / "index.md"), "Who is asked in a round")
+    texts = re.findall(r"^\| `([^`]+)`(?: \(default\))? \| [^|]", rows, re.MULTILINE)
+    read_ = [sampling.read(text) for text in texts if text != "sampling"]
+    assert {each.name for each in read_} == set(sampling.SAMPLINGS)
+    for each, row in zip(read_, rows.split("|---|---|---|\n")[1].splitlines(), strict=False):
+        assert row.endswith(f"| {'by size' if each.weighting == 'size' else 'uniform'} |")

@@ -51,6 +51,7 @@ VALUES = st.recursive(
         ("a(x=True, y=None)", [Spec("a", {"x": True, "y": None})]),
         ("a(x=true)", [Spec("a", {"x": "true"})]),
         ("a(x=l2_unit)", [Spec("a", {"x": "l2_unit"})]),
+        ("a(x=table.csv)", [Spec("a", {"x": "table.csv"})]),
         ("a(x='two words')", [Spec("a", {"x": "two words"})]),
         ("a(x=[1, fc2])", [Spec("a", {"x": (1, "fc2")})]),
         ("a(x=(1, 2))", [Spec("a", {"x": (1, 2)})]),
@@ -69,6 +70,7 @@ def test_texts_that_are_read(text, terms):
         *("a(x=1+1)", "a(x=2**9)", "a(x=1//2)", "a(x=1/0)", "a(x='a'/2)", "a(x=-'a')", "a(x=1j)"),
         *("a(x=b'1')", "a(x=...)", "a(x=f'{1}')", "a(x=[i for i in y])", "a(x=not 1)", "a\nb"),
         *("__import__('os').system('true')", "a(x=__import__('os'))", "a\x00", "\ud800", "a(x='\\"),
+        *("a(x=b.csv())", "a(x=b.c.csv)", "a(x=(1).csv)", "a(x=b/c.csv)"),
     ],
 )
 def test_texts_that_are_refused(text):

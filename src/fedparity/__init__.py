@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedparity.recipes import algorithm as algorithm
     from fedparity.records.model import load_model as load_model
     from fedparity.records.result import Result as Result
+    from fedparity.run import sampling as sampling
     from fedparity.run.conditions import Stop as Stop
     from fedparity.run.experiment import Experiment as Experiment
     from fedparity.run.file import load as load
@@ -47,6 +48,7 @@ _HOME = {
     "run.conditions": ["Stop"],
     "run.experiment": ["Experiment"],
     "run.file": ["load", "resume"],
+    "run.sampling": ["sampling"],
     "records.model": ["load_model"],
     "method": ["Client", "Context", "Finish", "Part", "Plan"],
     "records.result": ["Result"],

@@ -147,6 +147,8 @@ def _value(node: ast.expr, text: str) -> Value:
             return math.inf
         case ast.Name(id=word):
             return word
+        case ast.Attribute(value=ast.Name(id=stem), attr="csv"):  # a table's name, no attribute
+            return f"{stem}.csv"
     raise InputError(f"'{text}': a value is a number, a word, true/false or a list of these")
 
 

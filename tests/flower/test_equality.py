@@ -12,7 +12,7 @@ from torch import nn
 
 pytest.importorskip("flwr", reason="Flower is not installed")
 
-from inprocess import Deployment, vector
+from inprocess import Deployment, spoiled, vector
 
 import fedparity as fp
 from fedparity.parts import PARTS
@@ -93,6 +93,34 @@ def test_clients_drop_out_as_in_the_simulator(tmp_path):
     failed = [line["failed"] for line in deployment.log()]
     assert failed == [line["failed"] for line in deployment.log("simulated")]
     assert any(failed)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        "power_of_choice(candidates=3)",
+        "power_of_choice(candidates=4, signal=stale)",
+        "available(share=0.5, period=2)",
+    ],
+)
+@pytest.mark.parametrize("evaluate_every", [1, 3])
+def test_cohorts_are_drawn_as_in_the_simulator(sampling, evaluate_every, tmp_path):
+    settings = {"sampling": sampling, "cohort": 2, "lstar": "none", "rounds": 4}
+    deployment = Deployment(tmp_path, {**settings, "evaluate_every": evaluate_every})
+    check(deployment)
+    told = [(line["asked"], line["failed"]) for line in deployment.log()]
+    assert told == [(line["asked"], line["failed"]) for line in deployment.log("simulated")]
+
+
+def test_a_site_that_tells_no_loss_is_not_asked_to_train(tmp_path):
+    settings = {"sampling": "power_of_choice(candidates=4)", "cohort": 3, "lstar": "none"}
+    deployment = Deployment(tmp_path, settings)
+    deployment.run(fault=spoiled("1", "query.losses", "reports", "/losses", None))
+    assert ("train", "0") in deployment.grid.sent
+    assert ("train", "1") not in deployment.grid.sent
+    rounds = [line for line in deployment.log() if "asked" in line]
+    assert all("its reply is rejected" in line["failed"]["1"] for line in rounds)
+    assert [line["answered"] for line in rounds] == [3] * 3
 
 
 def test_real_targets_give_the_bits_of_the_simulator(tmp_path):

@@ -93,7 +93,7 @@ def test_a_cohort_is_a_number_or_a_share(unlike, cohort, size):
         ({"rounds": 0}, "greater than or equal to 1"),
         ({"min_replies": 3, "cohort": 2}, "only 2 clients are asked"),
         ({"server_lr": float("inf")}, "finite"),
-        ({"sampling": "sizes"}, "'uniform' or 'size'"),
+        ({"sampling": "sizes"}, "did you mean 'size'"),
         ({"engine": "warp"}, "'auto', 'loop', 'vmap' or 'flower'"),
         ({"keep": "worst_acuracy"}, "did you mean 'worst_accuracy'"),
         ({"keep": "clients"}, "only counted"),

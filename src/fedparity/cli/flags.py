@@ -126,7 +126,13 @@ SERVER = (
         _or_none("all", _number),
         "int|share|all",
     ),
-    Flag("sampling", ("sampling",), str, "How they are drawn: uniform, or by size."),
+    Flag(
+        "sampling",
+        ("sampling",),
+        str,
+        "How they are drawn: uniform, size, 'power_of_choice(candidates=20)' or "
+        "'available(file=trace.csv)'.",
+    ),
     Flag("weighting", ("weighting",), str, "Weights before any part speaks: size or uniform."),
     Flag("drop", ("drop",), float, "Probability that a client asked does not answer."),
     Flag("min-replies", ("min_replies",), int, "Fewer replies leave the model as it is."),

@@ -45,6 +45,7 @@ Place = tuple[Any, str, str | None]
 
 FIXED: tuple[Place, ...] = (
     (Run, "round", OTHER),
+    (Run, "_draw", SAMPLING),
     (Experiment, "sample", SAMPLING),
     (Algorithm, "round", SERVER),
     (Simulation, "ask", EXCHANGE),

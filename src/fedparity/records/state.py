@@ -57,6 +57,8 @@ class RunState:
     """Rounds without enough replies."""
     answered: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     """Rounds in which each client had a part, ``[K]``."""
+    sampling: dict[str, Tensor] = field(default_factory=dict)
+    """What the drawing of cohorts remembers."""
     identity: dict[str, Any] = field(default_factory=dict)
     """What a resume must agree with: algorithm, data, schema."""
 
@@ -72,6 +74,7 @@ class RunState:
         tensors["answered"] = self.answered
         for part, state in self.server.parts.items():
             tensors |= {f"server/{part}/{key}": value for key, value in state.items()}
+        tensors |= {f"sampling/{key}": value for key, value in self.sampling.items()}
         if self.best_x is not None and self.best_buffers is not None:
             tensors |= {"best/x": self.best_x, "best/buffers": self.best_buffers}
         whole = {key: value.detach().clone().contiguous() for key, value in tensors.items()}
@@ -114,15 +117,22 @@ class RunState:
             if name.startswith("server/"):
                 _, part, key = name.split("/", 2)
                 parts.setdefault(part, {})[key] = value
+        sampling = {
+            name.removeprefix("sampling/"): value
+            for name, value in tensors.items()
+            if name.startswith("sampling/")
+        }
         mine = {"x": self.server.x, "buffers": self.server.buffers, "answered": self.answered}
         shapes = {key: tensors[key].shape for key in mine if key in tensors}
-        if _shapes(parts) != _shapes(self.server.parts) or shapes != {
-            key: value.shape for key, value in mine.items()
-        }:
+        if (
+            _shapes(parts) != _shapes(self.server.parts)
+            or _shapes({"sampling": sampling}) != _shapes({"sampling": self.sampling})
+            or shapes != {key: value.shape for key, value in mine.items()}
+        ):
             raise InputError(f"cannot resume {folder.parent}: its state has another schema")
         self.server = Server(tensors["x"], tensors["buffers"], parts)
         self.store.restore(tensors)
-        self.answered = tensors["answered"]
+        self.answered, self.sampling = tensors["answered"], sampling
         self.round, self.patience = numbers["round"], numbers["patience"]
         self.best_value, self.best_round = numbers["best_value"], numbers["best_round"]
         self.stop_value, self.empty = numbers["stop_value"], numbers["empty"]

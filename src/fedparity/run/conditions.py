@@ -35,11 +35,13 @@ class Conditions:
     cohort
         Clients asked a round: a whole number, a share in (0.0, 1.0], or None for all.
     sampling
-        How the cohort is drawn: ``uniform`` without replacement, or by ``size`` (probability
-        proportional to the examples; pairs with uniform weighting).
+        How the cohort is drawn, a text of :mod:`fedparity.run.sampling`: ``uniform`` or by ``size``
+        (probability proportional to the examples), both without replacement,
+        ``power_of_choice(candidates=20)`` for the highest losses, or ``available(file=trace.csv)``
+        for clients that are not always there.
     weighting
         Aggregation weights before any part speaks: by ``size`` or ``uniform``. By default by size,
-        and uniform where clients are drawn by size.
+        and uniform where clients are drawn by size or by ``power_of_choice``.
     drop
         Probability that a client asked does not answer.
     min_replies
@@ -70,7 +72,7 @@ class Conditions:
 
     rounds: int = Field(default=100, ge=1)
     cohort: int | float | None = Field(default=None, gt=0)
-    sampling: Literal["uniform", "size"] = "uniform"
+    sampling: str = "uniform"
     weighting: Literal["size", "uniform"] | None = None
     drop: float = Field(default=0.0, ge=0, lt=1)
     min_replies: int = Field(default=1, ge=1)

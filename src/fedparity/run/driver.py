@@ -21,13 +21,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedparity.clients.door import Door
+from fedparity.clients.door import Attendance, Door
 from fedparity.clients.simulated import Simulation
 from fedparity.clients.store import ClientStore
 from fedparity.engines import choice
 from fedparity.engines.engine import Ids, Setup, intraop
 from fedparity.engines.evaluation import Values
 from fedparity.errors import DivergedError, FedparityError, InputError
+from fedparity.method.algorithm import ask_losses
 from fedparity.method.messages import Down
 from fedparity.metrics import SUMMARIES, ClientFrame, summary_value
 from fedparity.records.divergence import divergence
@@ -164,6 +165,7 @@ class Run:
             setup.algorithm.init(x, buffers, self.context),
             store,
             answered=torch.zeros(len(experiment.federation), dtype=torch.int64),
+            sampling=experiment.drawing.init(experiment.population),
             identity={"schema": SCHEMA, **experiment.identity()},
         )
 
@@ -197,14 +199,42 @@ class Run:
             x=state.server.x,
             answered=state.answered,
         )
-        cohort = torch.from_numpy(self._cohort(t))
-        server, replies = experiment.setup.algorithm.round(
-            state.server, cohort, self.door.ask, ctx, experiment.server_lr
-        )
-        state.server, state.round = server, t
-        state.empty = state.empty + 1 if replies is None else 0
+        cohort, sampling, silent = self._draw(state)
+        server, replies = state.server, None
+        self.door.attendance = Attendance(0 if len(cohort) else t)  # the door fills in who is asked
+        if len(cohort):
+            server, replies = experiment.setup.algorithm.round(
+                server, torch.from_numpy(cohort), self.door.ask, ctx, experiment.server_lr
+            )
+        self.door.attendance.failed |= silent
+        state.server, state.sampling, state.round = server, sampling, t
         if replies is not None:
+            state.empty = 0
             state.answered[replies.clients] += 1
+        elif len(cohort) or silent:  # else nobody was there to be asked, which is no failure
+            state.empty += 1
+
+    def _draw(self, state: RunState) -> tuple[Ids, dict[str, Tensor], dict[int, str]]:
+        """Return the next round's cohort, the sampling's new state, and who told no loss, and why.
+
+        Where losses are asked for, that is an exchange of the round.
+        """
+        experiment, silent = self.experiment, dict[int, str]()
+        if experiment.drawing.ahead:
+            return self._cohort(state.round + 1), state.sampling, silent
+
+        def losses(clients: Ids) -> tuple[Ids, Tensor]:
+            server, t = state.server, state.round + 1
+            down = Down("losses", t, experiment.solver.rate(t), server.x, server.buffers)
+            told = ask_losses(down, torch.from_numpy(clients), self.door.ask)
+            for client in np.setdiff1d(clients, told.clients.numpy()).tolist():
+                silent[client] = self.door.attendance.failed.get(client, "told no loss")
+            return told.clients.numpy(), told.values[:, 0]
+
+        cohort, after = experiment.drawing.draw(
+            state.round + 1, state.sampling, experiment.population, losses
+        )
+        return cohort, after, silent
 
     def _cohort(self, round: int) -> Ids:
         """Return the cohort of a round; between training, drawing one costs as much as several."""
@@ -303,7 +333,7 @@ class Run:
             asked=len(met.asked),
             answered=len(met.answered),
             failed={names[client]: why for client, why in met.failed.items()},
-            **({"skipped": True} if state.empty else {}),
+            **({"skipped": True} if state.empty or not met.asked else {}),
             seconds=round_(time.perf_counter() - began),
             **self._told(state),
         )

@@ -6,6 +6,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from fedparity.engines import choice
 from fedparity.engines.engine import Ids, Setup
 from fedparity.errors import InputError, unknown
 from fedparity.learning.layout import Layout
-from fedparity.learning.seeds import generator, seed_for
+from fedparity.learning.seeds import seed_for
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import DTYPES, Factory, Task, task_for
 from fedparity.method import Context, Part
@@ -32,6 +33,8 @@ from fedparity.run import lstar
 from fedparity.run.conditions import Conditions, Stop
 from fedparity.run.given import Given, Told, digest, given, plain
 from fedparity.run.lstar import Cost
+from fedparity.run.sampling import Population, Sampling
+from fedparity.run.sampling import read as read_sampling
 from fedparity.spec import call
 
 if TYPE_CHECKING:
@@ -57,7 +60,8 @@ class Experiment:
         :class:`~fedparity.method.algorithm.Algorithm` or a list of parts.
     rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, dtype,
     buffers, evaluate_every, checkpoint_every, keep, lstar
-        See :class:`Conditions`.
+        See :class:`Conditions`; ``sampling`` may be a
+        :class:`~fedparity.run.sampling.Sampling` too.
     solver
         How clients train.
     stop
@@ -77,7 +81,7 @@ class Experiment:
     rounds: int = 100
     solver: Solver = field(default_factory=Solver)
     cohort: int | float | None = None
-    sampling: str = "uniform"
+    sampling: str | Sampling = "uniform"
     weighting: str | None = None
     drop: float = 0.0
     min_replies: int = 1
@@ -98,11 +102,14 @@ class Experiment:
         self.given = given(self.lstar, self.federation)
         if self.given is not None:
             self.lstar = plain(self.given, self.federation)
+        self.drawing = read_sampling(self.sampling)
+        told = {name: getattr(self, name) for name in names}
         self.conditions: Conditions = call(
-            "experiment", Conditions, {name: getattr(self, name) for name in names}
+            "experiment", Conditions, {**told, "sampling": self.drawing.text}
         )
         for name in names:  # as checked: a seed of "3" or of numpy's is the number 3
             setattr(self, name, getattr(self.conditions, name))
+        self.sampling = self.drawing
         self.algorithm = read_algorithm(self.algorithm)
         if not isinstance(self.task, Task):
             self.task = task_for(self.federation.kind, self.task)
@@ -131,6 +138,7 @@ class Experiment:
             raise InputError(
                 f"min_replies is {self.min_replies}, but only {self.cohort_size} clients are asked"
             )
+        self.drawing.check(self.population)
         reading = {fact for part in self.algorithm.parts for fact in part.reads}
         if self.lstar == "none" and "lstar" in reading:
             raise InputError(f"'{self.algorithm.text}' needs L*: lstar must not be 'none'")
@@ -157,6 +165,7 @@ class Experiment:
     def _check_parts(self) -> None:
         """Raise all that parts have against this experiment at once."""
         everyone = self.cohort_size == len(self.federation) and not self.drop
+        everyone = everyone and not self.drawing.absence
         context = self.context(self.setup.layout.read(self.setup.module)[0])
         problems = []
         own = [p.name for p in self.setup.algorithm.parts if "personal" in p.hooks]
@@ -169,7 +178,8 @@ class Experiment:
         for part in self.setup.algorithm.parts:
             if "full_participation" in part.needs and not everyone:
                 problems.append(
-                    f"'{part.name}' needs every client in every round: leave cohort and drop out"
+                    f"'{part.name}' needs every client in every round: leave cohort, drop "
+                    "and absences out"
                 )
             if "plain_sgd" in part.needs and not self.solver.plain:
                 problems.append(
@@ -209,7 +219,7 @@ class Experiment:
         """Whether clients weigh by their examples."""
         if self.conditions.weighting is not None:
             return self.conditions.weighting == "size"
-        return self.conditions.sampling == "uniform"
+        return self.drawing.weighting == "size"
 
     @property
     def weights(self) -> str:
@@ -223,17 +233,19 @@ class Experiment:
         """Rounds between evaluations."""
         return self.conditions.evaluate_every or max(1, self.rounds // 20)
 
+    @cached_property
+    def population(self) -> Population:
+        """The clients as a sampling sees them."""
+        federation = self.federation
+        return Population(federation.names, federation.train.sizes, self.cohort_size, self.seed)
+
     def sample(self, round: int) -> Ids:
-        """Return the cohort of a round, ascending."""
-        population, m = len(self.federation), self.cohort_size
-        if m == population:
-            return np.arange(population)
-        rng = generator(self.seed, "cohort", round)
-        if self.conditions.sampling == "uniform":
-            return np.sort(rng.choice(population, m, replace=False, shuffle=False))
-        sizes = self.federation.train.sizes
-        races = rng.exponential(size=population) / sizes
-        return np.sort(np.argpartition(races, m - 1)[:m])
+        """Return the cohort of a round, ascending, where the sampling tells it before a run."""
+        if not self.drawing.ahead:
+            raise InputError(
+                f"the cohorts of '{self.drawing.name}' depend on the run: they are not known before"
+            )
+        return self.drawing.draw(round, {}, self.population, _unasked)[0]
 
     def context(self, x: Tensor) -> Context:
         """Return the server's view before the first round."""
@@ -314,6 +326,7 @@ class Experiment:
             "federation": self.federation.fingerprint,
             "parameters": self.setup.layout.size,
             **{key: value for key, value in told.items() if key not in free},
+            "sampling": self.drawing.identity,
             "lstar": digest(self.conditions.lstar),
         }
 
@@ -380,6 +393,11 @@ def prepare(
         conditions.rounds,
         local_buffers=local,
     )
+
+
+def _unasked(clients: Ids) -> tuple[Ids, Tensor]:
+    """Stand in for the losses of clients where nobody can be asked."""
+    raise AssertionError("a sampling that draws ahead asks for losses")
 
 
 def cohort_size(cohort: int | float | None, population: int) -> int:
