@@ -13,7 +13,11 @@ import pytest
 import fedparity.parts
 from fedparity.parts import PARTS, Part
 
-MODULES = [name for _, name, _ in pkgutil.iter_modules(fedparity.parts.__path__)]
+MODULES = [
+    found.name
+    for found in pkgutil.walk_packages(fedparity.parts.__path__, "fedparity.parts.")
+    if not found.ispkg
+]
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -66,11 +70,10 @@ def test_the_table_is_in_order_and_complete():
     defined = {
         found.name
         for module in MODULES
-        for _, found in inspect.getmembers(
-            importlib.import_module(f"fedparity.parts.{module}"), inspect.isclass
-        )
-        if issubclass(found, Part) and found.__module__.endswith(f".{module}")
+        for _, found in inspect.getmembers(importlib.import_module(module), inspect.isclass)
+        if issubclass(found, Part) and found.__module__ == module
     }
+    assert len(defined) > 10
     # A class that others are made of has no place in the table.
     bases = {base.name for part in PARTS.values() for base in part.__mro__[1:-2] if base != Part}
     assert defined - bases <= set(PARTS)
@@ -78,5 +81,4 @@ def test_the_table_is_in_order_and_complete():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_print_what_they_say(module):
-    found = importlib.import_module(f"fedparity.parts.{module}")
-    assert doctest.testmod(found).failed == 0
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
