@@ -12,6 +12,7 @@ import pytest
 
 from fedparity.catalogue.methods import listing
 from fedparity.cli import main
+from pages import same
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,19 +24,7 @@ COMMANDS = [
     for line in text.splitlines()
     if line.startswith("$ fedparity ")
 ]
-NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 MARK = "-- end of a block --"
-
-
-def same(shown: str, printed: str) -> bool:
-    """Tell whether two texts agree in words, and in numbers but for the last digit shown."""
-    if NUMBER.sub("#", shown).split() != NUMBER.sub("#", printed).split():
-        return False
-    pairs = zip(NUMBER.finditer(shown), NUMBER.finditer(printed), strict=True)
-    return all(
-        abs(float(one[0]) - float(two[0])) <= 1.5 * 10 ** -len((one[1] or ".")[1:]) * bool(one[1])
-        for one, two in pairs
-    )
 
 
 def test_the_python_snippets_print_what_is_shown(tmp_path):

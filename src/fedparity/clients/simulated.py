@@ -45,7 +45,8 @@ class Simulation(Door):
         states = self.store.gather(clients)
         buffers = states["buffers"]["b"] if "buffers" in states else down.buffers
         up = self.engine.ask(down, clients, buffers, states)
-        self._check_reports(down, up, clients)
+        if up.reports:
+            self._check_reports(down, up, clients)
         steps = torch.from_numpy(self.engine.setup.lengths(clients))
         ids = torch.from_numpy(clients)
         if up.deltas is None or up.buffers is None:
