@@ -6,7 +6,8 @@ Everything is vectorised over examples; no step loops over clients.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,14 +16,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedparity.data.split import Ints, Split
+from fedparity.data.split import Groups, Ints, Split
 from fedparity.errors import InputError, unknown
-from fedparity.learning.seeds import generator
+from fedparity.learning.seeds import draws, seeds_of
 
 Kind = Literal["classes", "values"]
 PARTS = ("train", "validation", "test")
 Parts = npt.NDArray[np.int8]
 MOST_CLASSES = 10_000
+MOST_GROUPS = 1000
+DIGITS = re.compile("([0-9]+)")
 
 
 def array(values: Any) -> npt.NDArray[Any]:
@@ -100,7 +103,7 @@ def _classes(values: Ints, outputs: int | None, named: int) -> tuple[Ints, Kind,
 
 
 def owners(client: Any) -> tuple[Ints, tuple[str, ...]]:
-    """Return the client number of each example and the clients' names, in sorted order."""
+    """Return the client number of each example and the clients' names, in natural order."""
     values = array(client)
     if values.ndim != 1:
         raise InputError(f"client has shape {values.shape} where one name an example is expected")
@@ -111,10 +114,53 @@ def owners(client: Any) -> tuple[Ints, tuple[str, ...]]:
         values = values.astype(np.int64)
     codes, found = pd.factorize(values)
     names = np.asarray([str(value) for value in found])
-    order = np.argsort(found if values.dtype.kind in "biuf" else names, kind="stable")
+    if values.dtype.kind in "biuf":
+        order = np.argsort(found, kind="stable")
+    else:
+        order = np.asarray(sorted(range(len(names)), key=lambda k: natural(str(names[k]))))
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     return rank[codes], tuple(names[order].tolist())
+
+
+def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """Return a key that sorts the numbers in names as numbers.
+
+    >>> sorted(["client-10", "client-2", "a"], key=natural)
+    ['a', 'client-2', 'client-10']
+    """
+    words = [word for word in DIGITS.split(str(name)) if word]
+    numbers = [word.isascii() and word.isdigit() for word in words]
+    return tuple(
+        (not number, int(word) if number else 0, word)
+        for word, number in zip(words, numbers, strict=True)
+    )
+
+
+def groups(given: Mapping[str, Any], examples: int) -> tuple[Groups, dict[str, tuple[str, ...]]]:
+    """Return the group of each example as a place among the names of its kind's groups.
+
+    Names are in natural order; where the value is missing, the group is called ``missing``.
+    """
+    codes, names = {}, {}
+    for kind, values in given.items():
+        column: Any = array(values)
+        if column.shape != (examples,):
+            raise InputError(f"groups '{kind}' has shape {column.shape} for {examples} examples")
+        gone = np.asarray(pd.isna(column))
+        if column.dtype.kind == "f" and (column[~gone] == np.round(column[~gone])).all():
+            column = pd.array(column, dtype="Int64")  # whole numbers, read beside missing ones
+        found, levels = pd.factorize(column)
+        texts = [str(level) for level in levels]
+        known = sorted(set(texts), key=natural) + (["missing"] if gone.any() else [])
+        if len(known) > MOST_GROUPS:
+            raise InputError(
+                f"groups '{kind}' has {len(known)} different values: make bands of them, at most "
+                f"{MOST_GROUPS}"
+            )
+        place = np.asarray([known.index(text) for text in texts] + [len(known) - 1])
+        codes[kind], names[kind] = place[found].astype(np.int16), tuple(known)
+    return codes, names
 
 
 def marked(part: Any) -> Parts:
@@ -129,21 +175,23 @@ def marked(part: Any) -> Parts:
     return places[codes] if len(codes) else np.zeros(0, dtype=np.int8)
 
 
-def drawn(owner: Ints, clients: int, fractions: Sequence[float], seed: int) -> Parts:
+def drawn(owner: Ints, names: Sequence[str], fractions: Sequence[float], seed: int) -> Parts:
     """Draw the part of each example, client by client.
 
     A client of n examples has ``floor(n f_test)`` in test, ``floor(n f_validation)`` in
-    validation and the rest, at least one, in train. One random key an example, in the order of
-    clients, decides which: its rank among the keys of its client.
+    validation and the rest, at least one, in train. One random key an example decides which: its
+    rank among the keys of its client. The keys follow from the seed, the client's name and the
+    place of the example among the client's own, so that a site alone deals as the simulator does.
     """
     _, validation, test = checked(fractions)
-    n = np.bincount(owner, minlength=clients)
+    n = np.bincount(owner, minlength=len(names))
     n_test = np.floor(n * test + 1e-9).astype(np.int64)
     n_validation = np.floor(n * validation + 1e-9).astype(np.int64)
     by_client = np.argsort(owner, kind="stable")
-    order = by_client[np.lexsort((generator(seed, "split").random(len(owner)), owner[by_client]))]
-    client = owner[order]
-    rank = np.arange(len(owner)) - (np.cumsum(n) - n)[client]
+    client = owner[by_client]
+    place = np.arange(len(owner)) - (np.cumsum(n) - n)[client]
+    order = by_client[np.lexsort((draws(seeds_of(seed, "split", names)[client], place), client))]
+    rank = place
     past = (rank >= n_test[client]).astype(np.int8) + (rank >= (n_test + n_validation)[client])
     part = np.empty(len(owner), dtype=np.int8)
     part[order] = 2 - past
@@ -161,7 +209,12 @@ def checked(fractions: Sequence[float]) -> tuple[float, float, float]:
 
 
 def splits(
-    take: Callable[[Ints], Tensor], y: npt.NDArray[Any], owner: Ints, part: Parts, clients: int
+    take: Callable[[Ints], Tensor],
+    y: npt.NDArray[Any],
+    owner: Ints,
+    part: Parts,
+    clients: int,
+    groups: Groups | None = None,
 ) -> tuple[Split, Split, Split]:
     """Gather the examples of each part, client after client, in their original order.
 
@@ -170,19 +223,26 @@ def splits(
     order = np.argsort(owner, kind="stable")
     order = order[owner[order] >= 0]
     train, validation, test = (
-        _split(take, y, owner, order[part[order] == code], clients) for code in range(3)
+        _split(take, y, owner, order[part[order] == code], clients, groups or {})
+        for code in range(3)
     )
     return train, validation, test
 
 
 def _split(
-    take: Callable[[Ints], Tensor], y: npt.NDArray[Any], owner: Ints, rows: Ints, clients: int
+    take: Callable[[Ints], Tensor],
+    y: npt.NDArray[Any],
+    owner: Ints,
+    rows: Ints,
+    clients: int,
+    groups: Groups,
 ) -> Split:
     sizes = np.bincount(owner[rows], minlength=clients)
     x = take(rows)
     target = torch.from_numpy(y[rows])
     target = target.to(x.dtype if y.dtype.kind == "f" else torch.int64)
-    return Split(x, target, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Split(x, target, offsets, {kind: codes[rows] for kind, codes in groups.items()})
 
 
 def floats(values: npt.NDArray[Any]) -> Tensor:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from fedparity.data.partition import (
     deal_alike,
     partition_text,
 )
-from fedparity.data.split import Ints, room_for
+from fedparity.data.split import Groups, Ints, room_for
 from fedparity.errors import InputError
 from fedparity.learning.seeds import generator
 from fedparity.workers import Crew, cores
@@ -59,6 +59,8 @@ class Dataset:
         subtracted and divided by.
     recipe
         The specification that loads it again; ``None`` for a user's own arrays.
+    groups, group_names
+        Groups inside clients, as in :class:`Split` and :class:`Federation`.
     """
 
     name: str
@@ -73,6 +75,8 @@ class Dataset:
     pixels: bool = False
     moments: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
     recipe: str | None = None
+    groups: Groups = field(default_factory=dict)
+    group_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def from_arrays(
@@ -136,14 +140,16 @@ class Dataset:
         else:
             owner = self._assign(scheme, np.arange(len(self)), clients, rng)
         count = clients if clients is not None else int(owner.max()) + 1
-        part = self._parts(owner, count, fractions, seed, official)
-        three = build.splits(self._take, self.y, owner, part, count)
+        names = self._names(scheme, owner, count)
+        part = self._parts(owner, names, fractions, seed, official)
+        three = build.splits(self._take, self.y, owner, part, count, self.groups)
         made = Federation(
-            self._names(scheme, owner, count),
+            names,
             *three,
             outputs=self.outputs,
             kind=self.kind,
             classes=self.classes,
+            groups=self.group_names,
             recipe=self._recipe(scheme, clients, seed, fractions, official),
         )
         return made if noise is None else made.with_label_noise(noise, seed)
@@ -174,14 +180,19 @@ class Dataset:
         return owner
 
     def _parts(
-        self, owner: Ints, clients: int, fractions: Sequence[float], seed: int, official: bool
+        self,
+        owner: Ints,
+        names: Sequence[str],
+        fractions: Sequence[float],
+        seed: int,
+        official: bool,
     ) -> Parts:
         part = np.full(len(self), 2, dtype=np.int8)
         dealt = owner >= 0
         if official and self.held_out is not None:
             dealt &= ~self.held_out
             fractions = (1 - fractions[1], fractions[1], 0.0)
-        part[dealt] = build.drawn(owner[dealt], clients, fractions, seed)
+        part[dealt] = build.drawn(owner[dealt], names, fractions, seed)
         return part
 
     def _names(self, scheme: Partition, owner: Ints, clients: int) -> tuple[str, ...]:

@@ -53,6 +53,9 @@ class Federation:
     about
         More numbers of the clients by name, one a client, such as the best loss that each is known
         to reach alone.
+    groups
+        The names of the groups inside clients, by kind, such as ``{"sex": ("f", "m")}``; which
+        example is of which stands in the splits. See :meth:`group_table`.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Federation:
     classes: tuple[str, ...] = ()
     recipe: Mapping[str, Any] | None = None
     about: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -122,6 +126,7 @@ class Federation:
         seed: int = 0,
         outputs: int | None = None,
         kind: Kind | None = None,
+        groups: Mapping[str, Any] | None = None,
     ) -> Federation:
         """Make a federation from one row an example.
 
@@ -132,7 +137,8 @@ class Federation:
         y
             Targets ``[N]``: whole numbers or text are classes, other numbers are values.
         client
-            The name or number of each example's client; clients are put in sorted order.
+            The name or number of each example's client; clients are put in natural order, client-2
+            before client-10.
         part
             ``"train"``, ``"validation"`` or ``"test"`` for each example. By default each client's
             examples are split by ``fractions`` and ``seed``.
@@ -143,6 +149,9 @@ class Federation:
             The number of classes, where not every class occurs.
         kind
             ``"classes"`` or ``"values"``, where the numbers leave it open.
+        groups
+            Kinds of groups that are told apart inside clients, such as ``{"sex": [...]}`` with
+            one value an example. They are kept beside the examples; the model does not see them.
         """
         values = build.inputs(x)
         target, kind, outputs, classes = build.targets(y, kind, outputs)
@@ -153,13 +162,12 @@ class Federation:
         if len(set(lengths.values())) > 1:
             said = ", ".join(f"{name} has {n}" for name, n in lengths.items())
             raise InputError(f"one row an example is expected: {said}")
-        parts = (
-            build.drawn(owner, len(names), fractions, seed) if part is None else build.marked(part)
-        )
+        parts = build.drawn(owner, names, fractions, seed) if part is None else build.marked(part)
+        codes, called = build.groups(groups or {}, len(values))
         three = build.splits(
-            lambda rows: build.floats(values[rows]), target, owner, parts, len(names)
+            lambda rows: build.floats(values[rows]), target, owner, parts, len(names), codes
         )
-        return cls(names, *three, outputs=outputs, kind=kind, classes=classes)
+        return cls(names, *three, outputs=outputs, kind=kind, classes=classes, groups=called)
 
     @classmethod
     def from_frame(
@@ -211,7 +219,7 @@ class Federation:
         x, y, owner, part = torchsets.stacked(names, train, validation, test)
         target, kind, outputs, classes = build.targets(y, kind, outputs)
         if validation is None and test is None:
-            part = build.drawn(owner, len(names), fractions, seed)
+            part = build.drawn(owner, names, fractions, seed)
         three = build.splits(lambda rows: build.floats(x[rows]), target, owner, part, len(names))
         return cls(names, *three, outputs=outputs, kind=kind, classes=classes)
 
@@ -239,6 +247,9 @@ class Federation:
             for values in (split.offsets, split.x.numpy(), split.y.numpy()):
                 digest.update(f"{values.dtype}{values.shape}".encode())
                 digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+            for kind, codes in sorted(split.groups.items()):
+                digest.update(json.dumps([kind, self.groups[kind]]).encode())
+                digest.update(np.ascontiguousarray(codes).data)
         return digest.hexdigest()
 
     def sizes(self) -> pd.DataFrame:
@@ -258,6 +269,28 @@ class Federation:
             counts.reshape(len(self), self.outputs),
             index=pd.Index(list(self.names), name="client"),
             columns=list(self.classes) or range(self.outputs),
+        )
+
+    def group_table(self, split: str) -> pd.DataFrame:
+        """Return one row an example of a split, in its order: its client and its groups, by name.
+
+        Examples
+        --------
+        >>> made = Federation.from_arrays(
+        ...     [[0.0], [1.0]], y=[0, 1], client=["a", "a"], groups={"sex": ["f", "m"]}
+        ... )
+        >>> made.group_table("train")
+          client sex
+        0      a   f
+        1      a   m
+        """
+        if split not in self._splits():
+            raise unknown("split", split, self._splits())
+        rows = self._splits()[split]
+        columns: dict[str, Any] = {"client": (rows.owner.numpy(), list(self.names))}
+        columns |= {kind: (rows.groups[kind], list(names)) for kind, names in self.groups.items()}
+        return pd.DataFrame(
+            {name: pd.Categorical.from_codes(*column) for name, column in columns.items()}
         )
 
     def describe(self, console: Console | None = None, limit: int = 20) -> None:
@@ -346,7 +379,13 @@ def numbered(clients: int) -> tuple[str, ...]:
 def _only(split: Split, clients: Sequence[int]) -> Split:
     pairs = [split.client(k) for k in clients]
     offsets = np.concatenate([[0], np.cumsum(split.sizes[list(clients)])])
-    return Split(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]), offsets)
+    spans = [slice(*split.offsets[k : k + 2]) for k in clients]
+    groups = {
+        kind: np.concatenate([codes[span] for span in spans])
+        for kind, codes in split.groups.items()
+    }
+    x, y = torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])
+    return Split(x, y, offsets, groups)
 
 
 def _to(split: Split, dtype: torch.dtype) -> Split:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 Ints = npt.NDArray[np.int64]
+Groups = Mapping[str, npt.NDArray[np.int16]]
 LINE = 64
 """Bytes to which torch aligns tensors that it allocates."""
 
@@ -31,11 +32,15 @@ class Split:
         Targets ``[N]``: int64 classes, or floating point values; ``[N, T]`` for sequences.
     offsets
         int64 ``[K + 1]``, from 0 to N.
+    groups
+        Of each kind of group, such as ``sex``, the group of each row ``[N]``: a place in the names
+        that the federation's ``groups`` has for that kind. No model sees them.
     """
 
     x: Tensor
     y: Tensor
     offsets: Ints
+    groups: Groups = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Numpy's memory begins anywhere: once in its place, rows of whole lines stay views.

@@ -12,7 +12,7 @@ Steele, Lea, Flood. Fast splittable pseudorandom number generators. OOPSLA 2014.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -59,7 +59,11 @@ def _mix_int(z: int) -> int:
 
 @lru_cache(maxsize=256)
 def _word(purpose: str) -> int:
-    return int.from_bytes(hashlib.blake2b(purpose.encode(), digest_size=8).digest(), "little")
+    return _digest(purpose)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _key(run: int, purpose: str, round: int) -> int:
@@ -89,6 +93,21 @@ def seed_for(run: int, purpose: str, round: int = 0, client: int = 0) -> int:
     True
     """
     return _seed(_key(run, purpose, round), int(client))
+
+
+def seeds_of(run: int, purpose: str, names: Sequence[str]) -> Keys:
+    """Return one 64-bit seed a name, independent of which other names there are.
+
+    >>> bool(seeds_of(0, "split", ["a", "b"])[1] == seeds_of(0, "split", ["b"])[0])
+    True
+    """
+    ids = np.array([_digest(name) for name in names], dtype=np.uint64)
+    return seeds_for(run, purpose, 0, ids.view(np.int64))
+
+
+def draws(seeds: Keys, places: npt.NDArray[np.int64]) -> Keys:
+    """Return for each seed the draw at its place: 64 bits that look random."""
+    return _mix(seeds + (places.astype(np.uint64) + np.uint64(1)) * np.uint64(GAMMA))
 
 
 def generator(run: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
