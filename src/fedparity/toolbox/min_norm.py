@@ -1,0 +1,130 @@
+"""The shortest vector among mixtures of given ones: a small quadratic program on their products."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+Numbers = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.bool_]
+SLACK = 1e-10
+"""By which bounds and multipliers of the exact solution may be off, for vectors of about length 1.
+"""
+ATTEMPTS = 30
+"""Corrections of the guess which bounds are in force."""
+
+
+def min_norm(
+    gram: Numbers, centre: Numbers, radius: float = 1.0, tolerance: float = 1e-8
+) -> Numbers:
+    r"""Return the mixture :math:`\lambda` of least length near a given one.
+
+    .. math:: \min_\lambda \|\textstyle\sum_k \lambda_k v_k\|^2 \quad\text{where}\quad
+              \lambda_k \ge 0, \quad \sum_k \lambda_k = 1, \quad |\lambda_k - c_k| \le \epsilon
+
+    Parameters
+    ----------
+    gram
+        The products :math:`v_j\cdot v_k`, ``[m, m]``. Vectors of about length 1 are solved best.
+    centre
+        :math:`c`, itself a mixture, ``[m]``.
+    radius
+        :math:`\epsilon`: 0 returns the centre; 1 leaves the simplex as the only bound.
+    tolerance
+        Of the squared length, where the solver stops.
+
+    Notes
+    -----
+    Given which bounds hold with equality, the solution is that of a linear system, exact to
+    rounding. They are guessed and corrected a few times; where that goes in circles, SLSQP is asked
+    to the tolerance and its bounds are tried, and if they do not fit either, its answer stands. If
+    several mixtures are equally short, one of them is returned: the vector is the same for all.
+
+    Examples
+    --------
+    >>> vectors = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> min_norm(vectors @ vectors.T, np.array([0.9, 0.1])).round(4).tolist()
+    [0.5, 0.5]
+    >>> min_norm(vectors @ vectors.T, np.array([0.9, 0.1]), radius=0.1).round(4).tolist()
+    [0.8, 0.2]
+    """
+    low, high = np.maximum(centre - radius, 0.0), np.minimum(centre + radius, 1.0)
+    if len(centre) == 1 or radius == 0:
+        return centre.copy()
+    exact = _exact(gram, centre, low, high)
+    if exact is not None:
+        return exact
+    near = slsqp(gram, centre, low, high, tolerance)
+    exact = _exact(gram, near, low, high)
+    return near if exact is None else exact
+
+
+def slsqp(
+    gram: Numbers, centre: Numbers, low: Numbers, high: Numbers, tolerance: float = 1e-8
+) -> Numbers:
+    """Return the solution between bounds to a tolerance, by sequential least squares."""
+    found = minimize(
+        lambda p: 0.5 * float(p @ gram @ p),
+        centre,
+        jac=lambda p: gram @ p,
+        method="SLSQP",
+        bounds=np.stack([low, high], 1),
+        constraints={
+            "type": "eq",
+            "fun": lambda p: p.sum() - 1.0,
+            "jac": lambda p: np.ones_like(p),
+        },
+        options={"ftol": tolerance, "maxiter": 200},
+    )
+    return _feasible(np.clip(found.x, low, high), low, high)
+
+
+def _exact(gram: Numbers, near: Numbers, low: Numbers, high: Numbers) -> Numbers | None:
+    """Return the solution whose bounds in force are about those of ``near``, or None.
+
+    A bound that the linear system violates is put in force, one that holds the length up is let go,
+    until neither is left.
+    """
+    margin = 1e-4 * (high - low).max()
+    at_low, at_high = near <= low + margin, near >= high - margin
+    for _ in range(ATTEMPTS):
+        free = ~(at_low | at_high)
+        p = np.where(at_low, low, high)
+        if free.any():
+            p[free], pull = _solved(gram, p, free)
+        else:
+            pull = _between(gram @ p, at_low, at_high)
+        slope = gram @ p
+        if max(abs(p.sum() - 1.0), np.abs(slope[free] - pull).max(initial=0.0)) > SLACK:
+            return None
+        under, over = free & (p < low - SLACK), free & (p > high + SLACK)
+        loose_low, loose_high = at_low & (slope < pull - SLACK), at_high & (slope > pull + SLACK)
+        if not (under | over | loose_low | loose_high).any():
+            return _feasible(np.clip(p, low, high), low, high)
+        at_low, at_high = (at_low & ~loose_low) | under, (at_high & ~loose_high) | over
+    return None
+
+
+def _solved(gram: Numbers, p: Numbers, free: Rows) -> tuple[Numbers, float]:
+    """Return the free entries at which all slopes are equal, and that slope."""
+    count = int(free.sum())
+    system = np.zeros((count + 1, count + 1))
+    system[:count, :count] = gram[np.ix_(free, free)]
+    system[:count, count], system[count, :count] = -1.0, 1.0
+    wanted = np.append(-gram[np.ix_(free, ~free)] @ p[~free], 1.0 - p[~free].sum())
+    solved = np.linalg.lstsq(system, wanted, rcond=None)[0]
+    return solved[:count], float(solved[count])
+
+
+def _between(slope: Numbers, at_low: Rows, at_high: Rows) -> float:
+    """Return a multiplier that fits all entries at their bounds, if there is one."""
+    least = slope[at_low].min(initial=np.inf)
+    return float(min(least, slope[at_high].max(initial=-np.inf)))
+
+
+def _feasible(p: Numbers, low: Numbers, high: Numbers) -> Numbers:
+    """Return the mixture with what clipping took from its sum put back where there is room."""
+    missing = 1.0 - p.sum()
+    room = high - p if missing > 0 else p - low
+    return p + missing * room / room.sum() if room.sum() > abs(missing) else p
