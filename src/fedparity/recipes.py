@@ -17,6 +17,7 @@ from fedparity.parts import (
     QFFL,
     Adaptive,
     FedEBAPlus,
+    FedMGDAPlus,
     FedSGD,
     Momentum,
     Nova,
@@ -101,6 +102,10 @@ def _fedeba_plus_paper(alpha: float = 0.9, tau: float = 0.1) -> tuple[Part, ...]
     return (FedEBAPlus(alpha=alpha, tau=tau, floor=None, clip=None),)
 
 
+def _fedmgda_plus_paper(eps: float = FedMGDAPlus().eps, eta: float = 1.0) -> tuple[Part, ...]:
+    return (Uniform(), FedMGDAPlus(eps=eps, length="unit", eta=eta))
+
+
 def _qfedsgd(q: float = QFFL().q) -> tuple[Part, ...]:
     return (FedSGD(), QFFL(q=q))
 
@@ -112,6 +117,7 @@ RECIPES: dict[str, Recipe] = {
     "fedavgm": Recipe(_fedavgm, Momentum.paper),
     "fedbn": Recipe(_fedbn, BN.paper),
     "fedeba_plus_paper": Recipe(_fedeba_plus_paper, FedEBAPlus.paper),
+    "fedmgda_plus_paper": Recipe(_fedmgda_plus_paper, FedMGDAPlus.paper),
     "fednova": Recipe(_fednova, Nova.paper),
     "fedpgvc": Recipe(_fedpgvc, PGVC.paper),
     "fedprox": Recipe(_fedprox, Prox.paper),

@@ -30,6 +30,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
         {"alpha": 0.5},
         {"alpha": 0.5, "aggregate": "given"},
     ],
+    "fedmgda_plus": [{"eps": 1.0, "length": "unit"}],
     "scaffold": [{"option": 1}],
     "pgvc": [
         {"mode": "penalty", "layers": 1},

@@ -12,6 +12,7 @@ from fedparity.parts.personal.alone import Local
 from fedparity.parts.personal.bn import BN
 from fedparity.parts.server.adaptive import Adaptive
 from fedparity.parts.server.fedfv import FedFV
+from fedparity.parts.server.fedmgda_plus import FedMGDAPlus
 from fedparity.parts.server.momentum import Momentum
 from fedparity.parts.server.nova import Nova
 from fedparity.parts.server.varp import Varp
@@ -33,6 +34,7 @@ PARTS: dict[str, type[Part]] = {
         FedEBA,
         FedEBAPlus,
         FedFV,
+        FedMGDAPlus,
         FedSGD,
         LSR,
         Local,
@@ -62,6 +64,7 @@ __all__ = [
     "FedEBA",
     "FedEBAPlus",
     "FedFV",
+    "FedMGDAPlus",
     "FedSGD",
     "Local",
     "Momentum",

@@ -57,6 +57,10 @@ class Nova(Part):
         "distribution: use {other}(apply=gradient)",
     }
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"no_distribution"})
+
     def validate(self, ctx: Context) -> None:
         if ctx.solver.optimizer != "sgd":
             raise InputError("'nova' needs SGD on the clients: its normalisation has no Adam form")

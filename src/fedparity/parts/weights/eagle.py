@@ -131,8 +131,9 @@ class Eagle(Part):
 
     @property
     def traits(self) -> frozenset[str]:
-        unlike = "weighs_gradients" if self.apply == "gradient" else "weighs_updates"
-        return frozenset({unlike})
+        if self.apply == "gradient":
+            return frozenset({"weighs_gradients"})
+        return frozenset({"weighs_updates", "no_distribution"})
 
     @property
     def softens(self) -> str:

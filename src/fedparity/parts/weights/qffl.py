@@ -87,7 +87,7 @@ class QFFL(Part):
 
     @property
     def traits(self) -> frozenset[str]:
-        return frozenset({"fits_step"})
+        return frozenset({"fits_step", "no_distribution"})
 
     @property
     def softens(self) -> str:
