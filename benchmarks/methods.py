@@ -106,9 +106,9 @@ class Pass:
         run, state = self.rounds.run, self.rounds.state
         clients = run.experiment.sample(state.round + 1)
         down = Down("train", state.round + 1, 0.0, state.server.x, state.server.buffers)
-        measured = run.door.engine.facts(down, clients, down.buffers)
-        assert measured is not None
-        return measured()
+        found: dict[str, Tensor] | None = run.door.engine.pooled(down, clients, down.buffers)
+        assert found is not None
+        return found
 
 
 def _rounds(name: str, data: fp.Federation, algorithm: object) -> Rounds:

@@ -10,6 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedparity import method as method
+    from fedparity import testing as testing
+    from fedparity import toolbox as toolbox
     from fedparity.data import IID as IID
     from fedparity.data import ByClass as ByClass
     from fedparity.data import Dataset as Dataset
@@ -44,13 +47,15 @@ if TYPE_CHECKING:
     from fedparity.run.file import resume as resume
 
 _HOME = {
+    "testing": ["testing"],
+    "toolbox": ["toolbox"],
     "method.algorithm": ["Algorithm"],
     "run.conditions": ["Stop"],
     "run.experiment": ["Experiment"],
     "run.file": ["load", "resume"],
     "run.sampling": ["sampling"],
     "records.model": ["load_model"],
-    "method": ["Client", "Context", "Finish", "Part", "Plan"],
+    "method": ["Client", "Context", "Finish", "Part", "Plan", "method"],
     "records.result": ["Result"],
     "learning.solver": ["Solver"],
     "learning.task": ["Classification", "NextToken", "Regression", "Task"],

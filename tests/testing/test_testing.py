@@ -51,6 +51,24 @@ def test_options_are_those_of_a_trial():
         check_part(Prox(), patience=3)
 
 
+class Rough(Good):
+    """Weighs to nine digits only."""
+
+    def weigh(self, w, up, s, ctx):
+        first = torch.zeros_like(w)
+        first[0] = 1e-9
+        return w + first, s
+
+    def neutral(self):
+        return None
+
+
+def test_a_part_that_computes_to_less_says_so_by_a_tolerance():
+    check_part(Rough(), tolerance=1e-6)
+    with pytest.raises(AssertionError, match="order of clients"):
+        check_part(Rough())
+
+
 class NeutralNot(Good):
     """Still pulls in its neutral setting."""
 

@@ -104,6 +104,12 @@ TRAINING = (
         _or_none("full", int),
         "int|full",
     ),
+    Flag(
+        "lots",
+        ("solver", "lots"),
+        str,
+        "How a step's examples are drawn: shuffled, poisson (by chance each) or fixed.",
+    ),
     Flag("momentum", ("solver", "momentum"), float, "Local momentum, reset every round."),
     Flag("weight-decay", ("solver", "weight_decay"), float, "Pull of the parameters to zero."),
     Flag(

@@ -1,5 +1,6 @@
 """What an author of methods needs: a Part, what its hooks see, and what they return."""
 
+from fedparity.method.bases import TellsLoss
 from fedparity.method.client import SHARED, Client
 from fedparity.method.context import Context
 from fedparity.method.facts import AFTER, BEFORE, FACTS, Fact
@@ -42,6 +43,7 @@ __all__ = [
     "Report",
     "Served",
     "Share",
+    "TellsLoss",
     "Tensors",
     "Vector",
     "Weights",

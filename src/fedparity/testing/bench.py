@@ -58,6 +58,9 @@ class Trial:
     solver: Solver = field(default_factory=lambda: Solver(lr=0.1, steps=3, batch=4))
     rounds: int = 3
     seed: int = 1
+    tolerance: float = 1e-12
+    """How far two ways of computing may be apart, to the largest entry: rounding, in float64. A
+    part that solves a problem to less says so here."""
 
     def experiment(self, parts: Sequence[Part], **conditions: object) -> Experiment:
         """Return the experiment of these parts, in float64 unless told otherwise."""

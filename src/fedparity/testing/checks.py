@@ -27,7 +27,6 @@ from fedparity.run.driver import Silent
 from fedparity.run.experiment import Experiment
 from fedparity.testing.bench import Bench, Flat, Trial
 
-ROUNDING = 1e-12
 Check = Callable[[Part, Trial], None]
 
 
@@ -39,7 +38,8 @@ def check_part(part: Part, **options: object) -> None:
     part
         The part, with the settings to check.
     **options
-        Fields of :class:`Trial`: ``federation``, ``task``, ``solver``, ``rounds``, ``seed``.
+        Fields of :class:`Trial`: ``federation``, ``task``, ``solver``, ``rounds``, ``seed``,
+        ``tolerance``.
     """
     trial = Trial(**options)  # type: ignore[arg-type]
     for check in CHECKS.values():
@@ -73,7 +73,7 @@ def check_neutral(part: Part, trial: Trial) -> None:
     for engine in ("loop", "vmap"):
         made = _after(trial, [neutral], engine=engine)["x"]
         fedavg = _after(trial, [], engine=engine)["x"]
-        tolerance = ROUNDING if computes or engine == "vmap" else 0.0
+        tolerance = trial.tolerance if computes or engine == "vmap" else 0.0
         _same(part, f"its neutral setting is not FedAvg ({engine})", made, fedavg, tolerance)
 
 
@@ -82,7 +82,7 @@ def check_engines(part: Part, trial: Trial) -> None:
     loop, vmap = (_after(trial, [part], engine=engine) for engine in ("loop", "vmap"))
     _claim(loop.keys() == vmap.keys(), part, "keeps other state under vmap")
     for name, value in loop.items():
-        _same(part, f"vmap differs from loop in {name}", vmap[name], value, ROUNDING)
+        _same(part, f"vmap differs from loop in {name}", vmap[name], value, trial.tolerance)
 
 
 def check_resume(part: Part, trial: Trial) -> None:
@@ -114,10 +114,10 @@ def check_order(part: Part, trial: Trial) -> None:
     other.federation = other.federation.only(*(other.federation.names[k] for k in order))
     other.setup = replace(other.setup, federation=other.federation, places=order)
     after = _moved(other, trial.rounds)
-    _same(part, "depends on the order of clients", after["x"], before["x"], ROUNDING)
+    _same(part, "depends on the order of clients", after["x"], before["x"], trial.tolerance)
     for name in (name for name in before if name.startswith("client/")):
         mine = before[name][torch.from_numpy(order)]
-        _same(part, f"{name} depends on the order of clients", after[name], mine, ROUNDING)
+        _same(part, f"{name} depends on the order of clients", after[name], mine, trial.tolerance)
 
 
 def check_replies(part: Part, trial: Trial) -> None:

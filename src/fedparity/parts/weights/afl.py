@@ -9,23 +9,12 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.method import (
-    STRICT,
-    Client,
-    Context,
-    Finish,
-    Loss,
-    Part,
-    Served,
-    Tensors,
-    Weights,
-    stacked,
-)
+from fedparity.method import STRICT, Context, Part, Served, TellsLoss, Tensors, Weights
 from fedparity.toolbox.simplex import project
 
 
 @dataclass(frozen=True, config=STRICT)
-class AFL(Part):
+class AFL(TellsLoss):
     r"""Minimise the loss of the worst mixture: :math:`\min_x \max_\lambda \sum_k \lambda_k F_k`.
 
     .. math:: x \leftarrow x + \sum_k \lambda_k D_k, \qquad
@@ -69,13 +58,7 @@ class AFL(Part):
     name = "afl"
     paper = "Mohri et al. 2019 (AFL)"
     equalises = "worst client (loss)"
-    learns = "its update and its training loss"
     replaces = frozenset({"weigh"})
-    reports = {"loss": Loss()}
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset({"loss"})
 
     @property
     def own_weights(self) -> Weights:
@@ -96,10 +79,6 @@ class AFL(Part):
         each = ctx.sizes.double() if self.initial == "size" else torch.ones(ctx.population).double()
         past = {"past": torch.zeros_like(x), "rounds": torch.tensor(0)} if self.average else {}
         return {"mixture": each / each.sum(), **past}
-
-    @stacked
-    def finish(self, delta: Tensor, c: Client) -> Finish:
-        return Finish(delta, {"loss": c.loss})
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         old = s["mixture"][ctx.clients]
