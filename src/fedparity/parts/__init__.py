@@ -10,6 +10,7 @@ from fedparity.parts.local.scaffold import PVR, Scaffold
 from fedparity.parts.local.sgd import FedSGD
 from fedparity.parts.personal.alone import Local
 from fedparity.parts.personal.bn import BN
+from fedparity.parts.personal.ditto import Ditto
 from fedparity.parts.server.adaptive import Adaptive
 from fedparity.parts.server.fedfv import FedFV
 from fedparity.parts.server.fedmgda_plus import FedMGDAPlus
@@ -30,6 +31,7 @@ PARTS: dict[str, type[Part]] = {
         AFL,
         Adaptive,
         BN,
+        Ditto,
         Eagle,
         FedEBA,
         FedEBAPlus,
@@ -60,6 +62,7 @@ __all__ = [
     "PVR",
     "QFFL",
     "Adaptive",
+    "Ditto",
     "Eagle",
     "FedEBA",
     "FedEBAPlus",

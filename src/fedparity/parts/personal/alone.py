@@ -31,6 +31,10 @@ class Local(Part):
     alone = True
     buffers = "local"
 
+    @property
+    def traits(self) -> frozenset[str]:
+        return frozenset({"own_model"})
+
     def init_client(self, x: Tensor, layout: Layout) -> Tensors:
         return {"own": x}
 

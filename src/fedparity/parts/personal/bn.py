@@ -38,7 +38,7 @@ class BN(Part):
 
     @property
     def traits(self) -> frozenset[str]:
-        return frozenset({"masks_update"})
+        return frozenset({"masks_update", "own_layers"})
 
     def neutral(self) -> Part:
         return BN()
