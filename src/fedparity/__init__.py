@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedparity.method import Plan as Plan
     from fedparity.method.algorithm import Algorithm as Algorithm
     from fedparity.metrics import ClientFrame as ClientFrame
+    from fedparity.metrics import Metric as Metric
     from fedparity.recipes import algorithm as algorithm
     from fedparity.records.model import load_model as load_model
     from fedparity.records.result import Result as Result
@@ -62,7 +63,7 @@ _HOME = {
     "data": ["ByClass", "Dataset", "Dirichlet", "Federation", "IID", "Natural", "Shards"],
     "data.datasets": ["datasets"],
     "errors": ["ClientError", "FedparityError", "InputError"],
-    "metrics": ["ClientFrame"],
+    "metrics": ["ClientFrame", "Metric"],
     "learning.models": ["models"],
     "recipes": ["algorithm"],
 }

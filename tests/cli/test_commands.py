@@ -396,3 +396,17 @@ def test_a_free_directory_is_numbered(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a-2").mkdir()
     assert free(tmp_path / "a") == tmp_path / "a-3"
+
+
+def test_metrics_are_asked_for_by_a_flag_and_shown(cli):
+    done = cli("run", *DIGITS, "--lstar", "none", "--metrics", "auc,brier", "--keep", "mean_auc")
+    assert done.code == 0
+    assert "mean auc" in " ".join(done.out.split())
+    assert "brier" in done.out
+    assert yaml.safe_load(Path("runs/fedavg/experiment.yaml").read_text())["metrics"] == [
+        "auc",
+        "brier",
+    ]
+    assert cli("run", *DIGITS, "--metrics", "aoc").err.startswith(
+        "fedparity: unknown metric 'aoc': did you mean 'auc'?"
+    )

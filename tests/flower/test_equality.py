@@ -72,6 +72,12 @@ def test_losses_gaps_and_reports_are_there_as_in_the_simulator(tmp_path):
     assert "<html" in (tmp_path / "run" / "report.html").read_text()
 
 
+def test_a_site_sends_one_number_a_metric(tmp_path):
+    result = check(Deployment(tmp_path, {"metrics": ["auc", "brier"], "lstar": "none"}))
+    assert result.clients["test_brier"].notna().sum() == 3
+    assert result.frame.summary()["mean_brier"] > 0
+
+
 @pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedbn"])
 @pytest.mark.parametrize("buffers", ["average", "local"])
 def test_buffers_are_averaged_or_stay_as_in_the_simulator(algorithm, buffers, tmp_path):

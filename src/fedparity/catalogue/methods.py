@@ -21,7 +21,7 @@ from fedparity.errors import unknown
 from fedparity.learning import models
 from fedparity.method import HOOKS, Part
 from fedparity.method.algorithm import Algorithm
-from fedparity.metrics import SUMMARIES
+from fedparity.metrics import METRICS, SUMMARIES
 from fedparity.parts import PARTS, Uniform
 from fedparity.recipes import RECIPES
 from fedparity.records.divergence import RULE
@@ -142,11 +142,19 @@ def known_models() -> Listing:
 
 
 def metrics() -> Listing:
-    """List the summaries of a federation."""
+    """List the metrics of a client, and the summaries of a federation."""
+    of_clients = (
+        (m.name, f"{m.definition} (of a client's {m.of})", m.better) for m in METRICS.values()
+    )
     return Listing(
         ("name", "definition", "better"),
-        tuple((name, s.definition, s.better or "-") for name, s in SUMMARIES.items()),
-        "Those that say which direction is better can be given to --keep and --stop-metric. "
+        (
+            *of_clients,
+            *((name, s.definition, s.better or "-") for name, s in SUMMARIES.items()),
+        ),
+        f"{', '.join(METRICS)} are measured with --metrics, and each then has summaries such as "
+        "mean_auc, worst_auc, worst10_auc, best10_auc, auc_std. Summaries "
+        "that say which direction is better can be given to --keep and --stop-metric. "
         f"A run is marked as {RULE}.",
     )
 

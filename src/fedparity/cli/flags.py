@@ -54,6 +54,12 @@ def _noise(text: str) -> list[str]:
     return [] if text.lower() == "none" else [text]
 
 
+def _listed(text: str) -> list[str]:
+    from fedparity.spec import split_list
+
+    return split_list(text)
+
+
 class Flag(NamedTuple):
     """A flag and its place in the settings."""
 
@@ -156,6 +162,14 @@ RUN = (
     Flag("stop-metric", ("stop", "metric"), str, "Stop early by this validation summary."),
     Flag("patience", ("stop", "patience"), int, "Evaluations without improvement before that."),
     Flag(
+        "metrics",
+        ("metrics",),
+        str,
+        "What else is measured, such as auc,f1 (see: fedparity list metrics).",
+        _listed,
+        "LIST",
+    ),
+    Flag(
         "lstar",
         ("lstar",),
         str,
@@ -222,14 +236,19 @@ def settings_from(file: Path | None, given: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def allowed_from(allow_import: Sequence[str] | None, named: str | None = None) -> Allowed:
-    """Return the code that flags allow: packages, and the model that they name.
+def allowed_from(
+    allow_import: Sequence[str] | None, given: Mapping[str, Any] | None = None
+) -> Allowed:
+    """Return the code that flags allow: packages, and the model and the metrics that they name.
 
     What is not installed is looked for in the current directory, which is else not on the path.
     """
     from fedparity.imports import Allowed
 
-    allowed = Allowed.by(allow_import or (), named)
+    given = given or {}
+    named = [given.get("model"), *_listed(given.get("metrics") or "")]
+    paths = [path for text in named for path in Allowed.by(named=text).paths]
+    allowed = Allowed(Allowed.by(allow_import or ()).packages, tuple(paths))
     if not all(_found(re.split("[.:]", path)[0]) for path in (*allowed.packages, *allowed.paths)):
         sys.path.append(os.getcwd())
     return allowed

@@ -15,7 +15,7 @@ from fedparity.clients.reports import suspicious, wrong_reports
 from fedparity.clients.store import ClientStore
 from fedparity.data import Split
 from fedparity.engines.engine import Engine, Ids, rows_of
-from fedparity.engines.evaluation import Values, by_client
+from fedparity.engines.evaluation import OUTPUT, Values, by_client, of_clients
 from fedparity.errors import ClientError, DivergedError
 from fedparity.method.messages import Down, Replies, Up
 
@@ -103,7 +103,11 @@ class Simulation(Door):
         """Return loss and metrics of every client, for the shared and any personal model."""
         setup = self.engine.setup
         data: Split = getattr(setup.federation, split)
-        found = {"global": by_client(self.engine.measure(down.x, down.buffers, data), data)}
+        values = self.engine.measure(down.x, down.buffers, data, bool(setup.metrics))
+        output = values.pop(OUTPUT, None)
+        found = {"global": by_client(values, data)}
+        if output is not None:
+            found["global"] |= of_clients(setup.metrics, output, data)
         if setup.algorithm.having("personal") or "buffers" in self.store.fresh:
             found["personal"] = self._evaluate_personal(down, split)
         return found
@@ -121,13 +125,26 @@ class Simulation(Door):
                 if "buffers" in states
                 else down.buffers.expand(len(clients), -1)
             )
-            pieces.append(self.engine.evaluate_own(split, clients, params, buffers))
+            pieces.append(self._own(split, clients, params, buffers))
         keys = dict.fromkeys(key for piece in pieces for key in piece)
         missing = [np.full(min(rows, len(everyone) - i * rows), np.nan) for i in range(len(pieces))]
         return {
             key: np.concatenate([p.get(key, m) for p, m in zip(pieces, missing, strict=True)])
             for key in keys
         }
+
+    def _own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
+        """Return loss and metrics of clients at their own parameters."""
+        found, metrics = (
+            self.engine.evaluate_own(split, clients, params, buffers),
+            self.engine.setup.metrics,
+        )
+        if metrics:
+            data: Split = getattr(self.engine.setup.federation, split)
+            each = self.engine.measure_own(data, clients, params, buffers)
+            if OUTPUT in each:
+                found |= of_clients(metrics, each[OUTPUT], data, clients.tolist())
+        return found
 
     def close(self) -> None:
         """Give back what the engine holds."""

@@ -16,13 +16,14 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 
 from fedparity.data import Federation, Split
-from fedparity.engines.evaluation import blocks, joined, measure_block
+from fedparity.engines.evaluation import blocks, joined, measure, measure_block
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import Keys, seeds_for
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Task
 from fedparity.method.algorithm import Algorithm
 from fedparity.method.messages import Down, Named, Tensors, Up
+from fedparity.metrics import Metric
 
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 T = TypeVar("T")
@@ -52,6 +53,9 @@ class Setup:
     places: Ids | None = None
     """The clients' places in the whole federation, where this is a piece of it: seeds are
     addressed by them."""
+
+    metrics: tuple[Metric, ...] = ()
+    """What is measured of a client beside the means of the task's numbers."""
 
     def lengths(self, clients: Ids) -> Ids:
         """Return the local steps of these clients; one where a part makes the update itself."""
@@ -104,13 +108,19 @@ class Engine:
         """Return ``[m, d]``: the parameters each client would really use."""
         raise NotImplementedError
 
-    def measure(self, x: Tensor, buffers: Tensor, split: Split) -> dict[str, Tensor]:
-        """Return loss and metrics of every example of a split at the shared parameters."""
+    def measure(
+        self, x: Tensor, buffers: Tensor, split: Split, outputs: bool = False
+    ) -> dict[str, Tensor]:
+        """Return loss and metrics of every example of a split at the shared parameters.
+
+        With ``outputs`` also what the model says of each: see
+        :func:`~fedparity.engines.evaluation.measure_block`.
+        """
         work = blocks(split.x)
 
         def one(block: int, module: nn.Module) -> dict[str, Tensor]:
             rows = work[block]
-            return measure_block(self.setup.task, module, split.x[rows], split.y[rows])
+            return measure_block(self.setup.task, module, split.x[rows], split.y[rows], outputs)
 
         return joined(self.at_modules(len(work), one, x, buffers))
 
@@ -119,6 +129,27 @@ class Engine:
     ) -> list[T]:
         """Return ``one(piece, module)`` of every piece of work, with the module so set."""
         raise NotImplementedError
+
+    def measure_own(
+        self, split: Split, clients: Ids, params: Tensor, buffers: Tensor
+    ) -> dict[str, Tensor]:
+        """Return loss, metrics and outputs of every example, each client at its own parameters.
+
+        The examples of these clients stand one client after another.
+        """
+
+        def one(client: int) -> Callable[[int, nn.Module], dict[str, Tensor]]:
+            inputs, target = split.aligned(client)
+            return lambda _, module: measure(self.setup.task, module, inputs, target, outputs=True)
+
+        places = [row for row, client in enumerate(clients) if split.sizes[client]]
+        return joined(
+            [
+                found
+                for row in places
+                for found in self.at_modules(1, one(int(clients[row])), params[row], buffers[row])
+            ]
+        )
 
     def evaluate_own(
         self, split: str, clients: Ids, params: Tensor, buffers: Tensor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -10,8 +12,11 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from fedparity.data import Split
 from fedparity.learning.task import Task
+from fedparity.metrics import Metric, value_of
 
 Values = dict[str, npt.NDArray[np.float64]]
+OUTPUT = "output"
+"""Under which name outputs stand beside loss and metrics."""
 BLOCK = 1 << 22
 """Input numbers in one block of a pass: keeps the activations in cache and memory bounded."""
 
@@ -33,11 +38,17 @@ def blocks(x: Tensor) -> list[slice]:
 
 
 @torch.inference_mode()
-def measure_block(task: Task, module: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Return loss and metrics of every example of one block, ``[B]`` each."""
+def measure_block(
+    task: Task, module: nn.Module, x: Tensor, y: Tensor, outputs: bool = False
+) -> dict[str, Tensor]:
+    """Return loss and metrics of every example of one block, ``[B]`` each.
+
+    With ``outputs`` also what the model says of each, as ``output`` ``[B, ...]`` in float64.
+    """
     module.eval()
     output = module(x)
-    return {"loss": task.losses(output, y), **task.metrics(output, y)}
+    found = {"loss": task.losses(output, y), **task.metrics(output, y)}
+    return {**found, OUTPUT: task.predictions(output.double())} if outputs else found
 
 
 @torch.inference_mode()
@@ -53,9 +64,11 @@ def losses(task: Task, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat(found) if found else torch.zeros(0)
 
 
-def measure(task: Task, module: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+def measure(
+    task: Task, module: nn.Module, x: Tensor, y: Tensor, outputs: bool = False
+) -> dict[str, Tensor]:
     """Return loss and metrics of every example, ``[N]`` each, block after block."""
-    return joined([measure_block(task, module, x[rows], y[rows]) for rows in blocks(x)])
+    return joined([measure_block(task, module, x[rows], y[rows], outputs) for rows in blocks(x)])
 
 
 def joined(found: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -71,3 +84,32 @@ def by_client(values: dict[str, Tensor], split: Split) -> Values:
             key: np.bincount(owner, weights=value.double().numpy(), minlength=len(sizes)) / sizes
             for key, value in values.items()
         }
+
+
+def of_clients(
+    metrics: Sequence[Metric], output: Tensor, split: Split, clients: Sequence[int] | None = None
+) -> Values:
+    """Return the metrics that need all outputs of a client at once; NaN where there are none.
+
+    Parameters
+    ----------
+    metrics
+        The metrics.
+    output
+        What the model says of the examples, client after client.
+    split
+        Where the examples are.
+    clients
+        Whose they are; by default everyone's.
+    """
+    said, target = output.numpy(), split.y.numpy()
+    everyone = range(len(split.sizes)) if clients is None else clients
+    found = {metric.name: np.full(len(everyone), np.nan) for metric in metrics}
+    start = 0
+    for row, client in enumerate(everyone):
+        first, last = int(split.offsets[client]), int(split.offsets[client + 1])
+        own = said[start : start + last - first]
+        start += len(own)
+        for metric in metrics:
+            found[metric.name][row] = value_of(metric, target[first:last], own)
+    return found

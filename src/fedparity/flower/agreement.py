@@ -57,6 +57,7 @@ def agreed(settings: Mapping[str, Any], task: Task | None) -> dict[str, str]:
         "solver": json.dumps({f.name: getattr(solver, f.name) for f in dataclasses.fields(solver)}),
         **{name: getattr(conditions, name) for name in ON_CLIENTS},
         "lstar": lstar_digest(conditions.lstar),
+        "metrics": json.dumps(settings.get("metrics") or []),
         "fedparity": version("fedparity"),
         "torch": torch.__version__.partition("+")[0],
     }

@@ -20,6 +20,7 @@ from fedparity.learning.solver import Solver
 from fedparity.learning.task import TASKS, Task
 from fedparity.method.messages import Down, Up
 from fedparity.method.reports import wrong_loss
+from fedparity.metrics import Metric
 from fedparity.run.lstar import SPLITS
 
 
@@ -70,8 +71,17 @@ def check_loss(highest: float, lowest: float, name: str, task: Task) -> None:
         raise BadMessage(f"its '{name}' is {found}")
 
 
-def check_values(found: Mapping[str, float], wanted: Iterable[str], task: Task) -> None:
-    """Refuse an evaluation with other names than wanted, or impossible numbers."""
+def check_values(
+    found: Mapping[str, float],
+    wanted: Iterable[str],
+    task: Task,
+    metrics: Iterable[Metric] = (),
+) -> None:
+    """Refuse an evaluation with other names than wanted, or impossible numbers.
+
+    Only one of the ``metrics`` may be NaN: on a client's examples it may have no meaning.
+    """
+    ranges = {metric.name: (metric.lowest, metric.highest) for metric in metrics}
     names = list(wanted)
     for name in [*(n for n in names if n not in found), *found]:
         if name not in found:
@@ -79,9 +89,14 @@ def check_values(found: Mapping[str, float], wanted: Iterable[str], task: Task) 
         if name not in names:
             raise BadMessage(f"it sends {shown(name)}, which nobody asked for")
     for name, value in found.items():
+        metric = name.rpartition("/")[2]
+        if metric in ranges and math.isnan(value):
+            continue
         if not math.isfinite(value):
             raise BadMessage(f"its '{name}' is {value}")
-        metric = name.rpartition("/")[2]
+        lowest, highest = ranges.get(metric, (-math.inf, math.inf))
+        if not lowest - 1e-9 <= value <= highest + 1e-9:
+            raise BadMessage(f"its '{name}' is {value:g}: not from {lowest:g} to {highest:g}")
         if metric == "loss":
             check_loss(value, value, name, task)
         if metric == "accuracy" and not 0 <= value <= 1 + 1e-9:

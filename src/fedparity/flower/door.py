@@ -83,6 +83,7 @@ class FlowerDoor(Door):
         self._evaluated: tuple[Down, dict[str, dict[str, Values]]] | None = None
         data = setup.federation.train
         self._metrics = list(measure(setup.task, setup.module, data.x[:2], data.y[:2]))
+        self._metrics += [metric.name for metric in setup.metrics]
         own = bool(setup.algorithm.having("personal"))
         own = own or bool(setup.local_buffers and setup.layout.buffers)
         self._models = ["global", "personal"] if own else ["global"]
@@ -158,7 +159,7 @@ class FlowerDoor(Door):
                 continue
             try:
                 values = codec.numbers(answer)
-                check_values(values, self._names(client), self.setup.task)
+                check_values(values, self._names(client), self.setup.task, self.setup.metrics)
             except BadMessage as error:
                 self.unevaluated[client] = f"its reply is rejected: {error}"
                 continue

@@ -29,7 +29,7 @@ from fedparity.records.settings import task_of
 from fedparity.reports.progress import Lines
 from fedparity.run import lstar
 from fedparity.run.experiment import prepare
-from fedparity.run.file import algorithm_of, solver_of
+from fedparity.run.file import algorithm_of, metrics_of, solver_of
 from fedparity.run.given import is_rule
 
 ME = np.asarray([0])
@@ -73,7 +73,12 @@ class Site:
         federation = federation.to(DTYPES[self.conditions.dtype])
         task = task or task_of(settings, federation.kind, allowed)
         self.setup = prepare(
-            federation, task, algorithm_of(settings), solver_of(settings), self.conditions
+            federation,
+            task,
+            algorithm_of(settings),
+            solver_of(settings),
+            self.conditions,
+            metrics_of(settings, allowed),
         )
         choice.check_model(self.setup, task)
         self.start = self.setup.layout.read(self.setup.module)

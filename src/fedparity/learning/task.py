@@ -70,6 +70,10 @@ class Task:
         """Return further numbers of every example, each ``[B]``, to be averaged over a client."""
         return {}
 
+    def predictions(self, output: Tensor) -> Tensor:
+        """Return what the outputs say of the examples, ``[B, ...]``: what metrics are given."""
+        return output
+
     def augment(self, inputs: Tensor, u: Tensor) -> Tensor:
         """Return another view of a batch, made with the numbers ``u`` in [0, 1)."""
         return self._augment(inputs, u)
@@ -95,6 +99,10 @@ class Classification(Task):
         guess = output.mT.max(-2).indices if _by_class(output) else output.argmax(-1)
         return {"accuracy": (guess == target).to(output.dtype)}
 
+    def predictions(self, output: Tensor) -> Tensor:
+        """Return the probability of each class, ``[B, classes]``."""
+        return output.softmax(-1)
+
 
 class Regression(Task):
     """Squared error on real targets; metric ``error`` (absolute)."""
@@ -111,6 +119,10 @@ class Regression(Task):
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"error": (output.reshape(target.shape) - target).abs()}
 
+    def predictions(self, output: Tensor) -> Tensor:
+        """Return the value of each example, ``[B]``."""
+        return output.squeeze(-1) if output.dim() == 2 else output
+
 
 class NextToken(Task):
     """Cross-entropy of the next token, averaged over a sequence; metric ``accuracy``.
@@ -126,6 +138,10 @@ class NextToken(Task):
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"accuracy": (output.argmax(-1) == target).to(output.dtype).mean(-1)}
+
+    def predictions(self, output: Tensor) -> Tensor:
+        """Return the probability of each token at each place, ``[B, T, V]``."""
+        return output.softmax(-1)
 
 
 TASKS: dict[str, type[Task]] = {

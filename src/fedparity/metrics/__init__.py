@@ -22,6 +22,7 @@ from fedparity.metrics.gaps import (
     participation_rate,
 )
 from fedparity.metrics.mcnemar import McNemar, mcnemar, mcnemar_from_counts
+from fedparity.metrics.metric import METRICS, Meaning, Metric, meanings, read_metrics, value_of
 from fedparity.metrics.progress import (
     Communication,
     communication,
@@ -50,10 +51,11 @@ from fedparity.metrics.spread import (
     worst_client,
     worst_share,
 )
-from fedparity.metrics.summaries import SUMMARIES, Split, Summary
+from fedparity.metrics.summaries import SUMMARIES, Split, Summary, summaries
 from fedparity.metrics.vectors import Direction
 
 __all__ = [
+    "METRICS",
     "SUMMARIES",
     "ClientFrame",
     "Communication",
@@ -61,6 +63,8 @@ __all__ = [
     "Direction",
     "LevellingDown",
     "McNemar",
+    "Meaning",
+    "Metric",
     "OverRuns",
     "Pareto",
     "Split",
@@ -89,6 +93,7 @@ __all__ = [
     "mcnemar_from_counts",
     "mean_benefit",
     "mean_of_last",
+    "meanings",
     "min_gap",
     "over_runs",
     "paired",
@@ -96,12 +101,15 @@ __all__ = [
     "parity_gap",
     "participation_rate",
     "pooled",
+    "read_metrics",
     "rounds_to_target",
     "sample_variance",
     "speed_up",
     "std",
+    "summaries",
     "summary_value",
     "value_at_best",
+    "value_of",
     "variance",
     "weighted_variance",
     "worst_client",

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import cached_property
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 
 from fedparity.errors import InputError, unknown
 from fedparity.metrics.gaps import LevellingDown, Pareto, levelling_down, loss_gap, pareto
-from fedparity.metrics.summaries import SUMMARIES, Column, Split
+from fedparity.metrics.metric import METRICS, Meaning
+from fedparity.metrics.summaries import Column, Split, Summary, summaries
 from fedparity.metrics.vectors import Direction, FloatArray
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 ROUNDING = 1e-6
 COUNTED = tuple(f"n_{split}" for split in SPLITS)
-Ordered = Literal["accuracy", "loss", "gap"]
-BETTER: dict[Ordered, Direction] = {"accuracy": "higher", "loss": "lower", "gap": "lower"}
+BETTER: dict[Column, Direction] = {"accuracy": "higher", "loss": "lower", "gap": "lower"}
+UNDEFINED = "undefined "
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ class ClientFrame:
         ``{train,validation,test}_loss``, ``{validation,test}_accuracy`` (fractions),
         ``{validation,test}_lstar`` and ``{validation,test}_gap`` there are. A gap column that is
         missing is computed where loss and L* are given. Other columns are kept as they are.
+    metrics
+        What further columns ``{validation,test}_{name}`` mean that are metrics of one's own; those
+        of :data:`~fedparity.metrics.METRICS` are known.
     alone
         Whether each client trained alone. Nobody joined then, and what joining gains
         (``gain_share``, ``mean_benefit``) is not defined.
@@ -58,7 +63,8 @@ class ClientFrame:
     -----
     A client without examples in a split has no numbers there: it is left out of the summaries of
     that split and counted in ``clients_without_test``. So is, from the summaries of gaps, a client
-    whose L* is not known (``clients_without_lstar``). A NaN of any other origin, such as a loss
+    whose L* is not known (``clients_without_lstar``), and from those of a metric one on whose
+    examples it is not defined (``clients_without_auc``). A NaN of any other origin, such as a loss
     that diverged, makes the summaries it enters NaN.
 
     Examples
@@ -70,7 +76,13 @@ class ClientFrame:
     {'mean_accuracy': 80.0, 'pooled_accuracy': 85.0}
     """
 
-    def __init__(self, by_client: pd.DataFrame, *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        by_client: pd.DataFrame,
+        *,
+        metrics: Mapping[str, Meaning] | None = None,
+        alone: bool = False,
+    ) -> None:
         frame = by_client.reset_index(drop=True)
         missing = [name for name in ("client", *COUNTED) if name not in frame]
         if missing:
@@ -93,6 +105,13 @@ class ClientFrame:
                 frame[gap] = loss_gap(frame[loss], frame[lstar])
         self._frame = frame.set_axis(frame["client"].to_list(), axis=0)
         self.alone = alone
+        known = {name: metric.meaning for name, metric in METRICS.items()} | dict(metrics or {})
+        self.metrics = {
+            name: meaning
+            for name, meaning in known.items()
+            if any(f"{split}_{name}" in frame for split in SPLITS)
+        }
+        """The metrics of the clients beside loss and accuracy, and what they mean."""
 
     def __len__(self) -> int:
         return len(self._frame)
@@ -105,6 +124,11 @@ class ClientFrame:
         """One row a client, in the order they were given."""
         return self._frame.reset_index(drop=True)
 
+    @cached_property
+    def summaries(self) -> Mapping[str, Summary]:
+        """The summaries that there are of such clients, by name."""
+        return summaries(self.metrics)
+
     def summary(self, split: Split = "test") -> pd.Series[float]:
         """Return one number a summary: see :data:`~fedparity.metrics.SUMMARIES`.
 
@@ -114,9 +138,8 @@ class ClientFrame:
         _check_name("split", split, SPLITS)
         wanted = {
             name: summary
-            for name, summary in SUMMARIES.items()
-            if self._column(summary.column, summary.of or split) in self._frame
-            and summary.split in (None, split)
+            for name, summary in self.summaries.items()
+            if self._has(summary.column, summary.of or split) and summary.split in (None, split)
         }
         # Many summaries are of the same column.
         asked = {(s.column, s.of or split) for s in wanted.values()}
@@ -131,7 +154,7 @@ class ClientFrame:
         return pd.Series(values, name=split, dtype=np.float64)
 
     def worst(
-        self, count: int = 1, *, by: Ordered | None = None, split: Split = "test"
+        self, count: int = 1, *, by: Column | None = None, split: Split = "test"
     ) -> pd.DataFrame:
         """Return the rows of the worst clients, the worst first.
 
@@ -140,11 +163,11 @@ class ClientFrame:
         """
         _check_name("split", split, SPLITS)
         order = by or ("accuracy" if f"{split}_accuracy" in self._frame else "loss")
-        _check_name("order of clients", order, BETTER)
+        better = self._better(order)
         numbers = self._numbers(order, split)
         # A loss that is not a number comes from a model that failed: nothing is worse.
         worst_first = numbers.sort_values(
-            ascending=BETTER[order] == "higher", kind="stable", na_position="first"
+            ascending=better == "higher", kind="stable", na_position="first"
         )
         return self._frame.loc[worst_first.index[:count]].reset_index(drop=True)
 
@@ -160,7 +183,7 @@ class ClientFrame:
         self,
         baseline: ClientFrame,
         *,
-        by: Ordered = "loss",
+        by: Column = "loss",
         split: Split = "test",
         tol: float = 0.0,
     ) -> Comparison:
@@ -174,13 +197,13 @@ class ClientFrame:
             Differences up to this size count as equal.
         """
         _check_name("split", split, SPLITS)
-        _check_name("order of clients", by, BETTER)
+        better = self._better(by)
         strangers = sorted(set(self._frame.index) ^ set(baseline._frame.index))
         if strangers:
             raise InputError(f"client '{strangers[0]}' is in one of the two frames only")
         with np.errstate(invalid="ignore", over="ignore"):
             ours, theirs = self._beside(baseline, by, split)
-            shares = pareto(ours, theirs, better=BETTER[by], tol=tol)
+            shares = pareto(ours, theirs, better=better, tol=tol)
             levelling = None
             if all(f"{split}_gap" in frame._frame for frame in (self, baseline)):
                 gaps = self._beside(baseline, "gap", split)
@@ -188,7 +211,7 @@ class ClientFrame:
         return Comparison(shares, levelling, len(ours))
 
     def _beside(
-        self, other: ClientFrame, column: Ordered, split: Split
+        self, other: ClientFrame, column: Column, split: Split
     ) -> tuple[pd.Series[float], pd.Series[float]]:
         """Return a column of both frames, client by client, of the clients that have it in both."""
         ours, theirs = self._numbers(column, split), other._numbers(column, split)
@@ -197,13 +220,20 @@ class ClientFrame:
 
     def _numbers(self, column: Column, split: Split) -> pd.Series[float]:
         """Return a column without the clients that have no number there (accuracy in percent)."""
-        name = self._column(column, split)
-        if name not in self._frame:
-            raise InputError(f"this client frame has no column {name}")
-        numbers = self._frame[name].astype(np.float64)
+        if not self._has(column, split):
+            raise InputError(f"this client frame has no column {self._column(column, split)}")
+        numbers = self._frame[self._column(column, split)].astype(np.float64)
         if column == "n":
             return numbers
         kept = self._frame[f"n_{split}"] > 0
+        if column.removeprefix(UNDEFINED) in self.metrics:
+            # Undefined it is of a sound model; the outputs of another have no finite loss either.
+            missing = numbers.isna()
+            if f"{split}_loss" in self._frame:
+                missing &= np.isfinite(self._frame[f"{split}_loss"].astype(np.float64))
+            if column.startswith(UNDEFINED):
+                return missing[kept].astype(np.float64)
+            kept &= ~missing
         if column == "gap" and f"{split}_lstar" in self._frame:
             kept &= self._frame[f"{split}_lstar"].notna()
         return numbers[kept] * 100 if column == "accuracy" else numbers[kept]
@@ -214,9 +244,16 @@ class ClientFrame:
         examples = self._frame.loc[numbers.index, f"n_{split}"]
         return np.asarray(numbers), np.asarray(examples, np.float64)
 
+    def _better(self, column: Column) -> Direction:
+        _check_name("order of clients", column, (*BETTER, *self.metrics))
+        return BETTER[column] if column in BETTER else self.metrics[column].better
+
+    def _has(self, column: Column, split: Split) -> bool:
+        return self._column(column, split) in self._frame
+
     @staticmethod
     def _column(column: Column, split: Split) -> str:
-        return f"n_{split}" if column == "n" else f"{split}_{column}"
+        return f"n_{split}" if column == "n" else f"{split}_{column.removeprefix(UNDEFINED)}"
 
 
 def summary_value(frame: ClientFrame, name: str, *, split: Split = "test") -> float:
@@ -226,12 +263,12 @@ def summary_value(frame: ClientFrame, name: str, *, split: Split = "test") -> fl
     accuracy of a regression must hear of it.
     """
     _check_name("split", split, SPLITS)
-    _check_name("summary", name, SUMMARIES)
-    summary = SUMMARIES[name]
+    _check_name("summary", name, frame.summaries)
+    summary = frame.summaries[name]
     if summary.split not in (None, split):
         raise InputError(f"{name} is a summary of the {summary.split} split, not of {split}")
-    column = frame._column(summary.column, summary.of or split)
-    if column not in frame._frame:
+    if not frame._has(summary.column, summary.of or split):
+        column = frame._column(summary.column, summary.of or split)
         raise InputError(f"{name} needs the column {column}")
     if frame.alone and summary.joining:
         raise InputError(f"{name} is about joining, and each of these clients trained alone")

@@ -6,16 +6,18 @@ to choose a model by a summary learns from it which direction is better.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from fedparity.metrics import gaps, spread
+from fedparity.metrics.metric import Meaning
 from fedparity.metrics.vectors import Direction, FloatArray
 
-Column = Literal["accuracy", "loss", "gap", "lstar", "n"]
+Column = str
+"""Which number of a client: accuracy, loss, gap, lstar, n, or the name of a metric."""
 Split = Literal["train", "validation", "test"]
 Statistic = Callable[[FloatArray, FloatArray], float]
 
@@ -214,3 +216,48 @@ SUMMARIES: dict[str, Summary] = {
         lambda lstar, _: float(np.isnan(lstar).sum()),
     ),
 }
+
+
+def summaries(metrics: Mapping[str, Meaning]) -> dict[str, Summary]:
+    """Return all summaries of clients that have these metrics beside loss and accuracy."""
+    found = dict(SUMMARIES)
+    for name, meaning in metrics.items():
+        found |= _of_metric(name, meaning)
+    return found
+
+
+def _of_metric(name: str, meaning: Meaning) -> dict[str, Summary]:
+    better = meaning.better
+    what = f"{name} ({meaning.definition})"
+    shown = f"clients' {name}, {better} is better"
+    return {
+        f"mean_{name}": _row(name, better, spread.client_mean, f"mean of the clients' {what}"),
+        f"worst_{name}": _row(
+            name,
+            better,
+            lambda values: spread.worst_client(values, better=better),
+            f"{name} of the worst client, {better} is better",
+        ),
+        f"worst10_{name}": _row(
+            name,
+            better,
+            lambda values: spread.worst_share(values, 0.1, better=better),
+            f"mean over the worst 10% of the {shown}",
+        ),
+        f"best10_{name}": _row(
+            name,
+            better,
+            lambda values: spread.best_share(values, 0.1, better=better),
+            f"mean over the best 10% of the {shown}",
+        ),
+        f"{name}_std": _row(
+            name, "lower", spread.std, f"population standard deviation of the clients' {name}"
+        ),
+        f"clients_without_{name}": Summary(
+            f"clients with examples that have no {name}, because {meaning.undefined}; left out of "
+            "its summaries",
+            None,
+            f"undefined {name}",
+            lambda missing, _: float(missing.sum()),
+        ),
+    }

@@ -15,7 +15,7 @@ from torch import nn
 from fedparity.data import Federation
 from fedparity.errors import InputError
 from fedparity.learning.task import Factory
-from fedparity.metrics import ClientFrame
+from fedparity.metrics import ClientFrame, meanings
 from fedparity.metrics.summaries import Split
 from fedparity.records.model import load_model, save_module
 from fedparity.records.rundir import RunDir
@@ -91,7 +91,7 @@ class Result:
     @property
     def frame(self) -> ClientFrame:
         """The clients as a frame that summarises and compares itself."""
-        return ClientFrame(self.clients, alone=self.alone)
+        return ClientFrame(self.clients, metrics=meanings(self.record), alone=self.alone)
 
     def summary(self, split: Split = "test") -> pd.Series[float]:
         """Return one number a metric, over all clients."""

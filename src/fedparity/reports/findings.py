@@ -15,6 +15,7 @@ from fedparity.reports.numbers import (
     by_training,
     frames_of,
     has_gaps,
+    metrics_of,
 )
 
 NAMED = 5
@@ -52,7 +53,20 @@ def cautions(results: Results) -> list[str]:
     if none:
         found.append(f"{_clients(none)} no test example and no number here.")
     alone = _cautions_on_lstar(next(iter(results.values())).frame)
-    return [*found, *alone, *_absences(results)]
+    return [*found, *_undefined(results), *alone, *_absences(results)]
+
+
+def _undefined(results: Results) -> Iterator[str]:
+    """Yield who has no value of a metric, and why."""
+    frames = frames_of(results)
+    first = next(iter(frames.values()))
+    for name in metrics_of(frames):
+        rows = first.by_client
+        without = rows[rows[f"test_{name}"].isna() & (rows["n_test"] > 0)]["client"]
+        if len(without):
+            has = "has" if len(without) == 1 else "have"
+            whose = first.metrics[name].undefined
+            yield f"{_named(list(without))} {has} no {name}: {whose}."
 
 
 def _absences(results: Results) -> Iterator[str]:

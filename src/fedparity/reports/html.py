@@ -127,7 +127,7 @@ def _findings(results: Results, baseline: str | None) -> Iterator[str]:
 
 def _algorithms(results: Results) -> Iterator[str]:
     table = numbers.summaries(results)
-    heads = (escape(numbers.COLUMNS[column]).replace("\n", "<br>") for column in table.columns)
+    heads = (escape(numbers.headline(column)).replace("\n", "<br>") for column in table.columns)
     above = "".join(f"<th>{head}</th>" for head in heads)
     yield f'<div class="wide"><table><thead><tr><th>algorithm</th>{above}</tr></thead><tbody>'
     for name in table.index:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from fedparity.metrics import SUMMARIES, ClientFrame
+from fedparity.metrics import SUMMARIES, ClientFrame, Summary
 from fedparity.records.divergence import RULE
 from fedparity.records.result import Result
 
@@ -33,7 +33,7 @@ COLUMNS = {
     "min_gap": "min\ngap",
     "gain_share": "gain by\njoining",
 }
-"""The summaries that reports show, with their headings."""
+"""The summaries that reports show, with their headings; of each further metric mean and worst."""
 
 Results = Mapping[str, Result]
 """Runs by the names under which they are shown."""
@@ -70,15 +70,17 @@ def summaries(results: Results) -> pd.DataFrame:
     if not has_gaps(frames):
         hidden |= {"gap_variance", "max_gap", "min_gap", "gain_share"}
     table = pd.DataFrame({name: frame.summary() for name, frame in frames.items()}).T
-    return table[[name for name in COLUMNS if name in table and name not in hidden]]
+    shown = [*COLUMNS, *(f"{what}_{m}" for m in metrics_of(frames) for what in ("mean", "worst"))]
+    return table[[name for name in shown if name in table and name not in hidden]]
 
 
 def cell(column: pd.Series[float], name: Hashable, results: Results) -> Cell:
     """Return one number of a column of :func:`summaries`."""
     value, what = column.to_dict()[name], str(column.name)
     rivals = column[[name for name, result in results.items() if rival(result, what)]]
-    best = rivals.max() if SUMMARIES[what].better == "higher" else rivals.min()
-    form = ".0%" if what == "gain_share" else ".1f" if "accuracy" in what else ".3f"
+    summary = _summary(what, results)
+    best = rivals.max() if summary.better == "higher" else rivals.min()
+    form = ".0%" if what == "gain_share" else ".1f" if summary.column == "accuracy" else ".3f"
     wins = name in rivals.index and bool(value == best) and rivals.nunique() > 1
     return Cell(number(value, form), wins)
 
@@ -94,12 +96,13 @@ def rival(result: Result, summary: str) -> bool:
     A model that diverged may serve all clients equally, which is no merit. The loss gaps of clients
     that train alone are to the best of that same training: no federation competes with them.
     """
-    return not result.diverged and not (result.alone and SUMMARIES[summary].column == "gap")
+    of_gaps = summary in SUMMARIES and SUMMARIES[summary].column == "gap"
+    return not result.diverged and not (result.alone and of_gaps)
 
 
 def definitions(table: pd.DataFrame, results: Results) -> str:
     """Return what the columns of :func:`summaries` mean."""
-    told = (f"{heading(column)}: {SUMMARIES[column].definition}" for column in table.columns)
+    told = (f"{heading(c)}: {_summary(c, results).definition}" for c in table.columns)
     return " ".join([f"On test examples. {'; '.join(told)}.", *_reservations(table, results)])
 
 
@@ -117,7 +120,23 @@ def _reservations(table: pd.DataFrame, results: Results) -> Iterator[str]:
 
 def heading(column: str) -> str:
     """Return the heading of a summary in one line."""
-    return COLUMNS[column].replace("\n", " ")
+    return headline(column).replace("\n", " ")
+
+
+def headline(column: str) -> str:
+    """Return the heading of a summary, in lines."""
+    return COLUMNS.get(column, column.replace("_", "\n"))
+
+
+def metrics_of(frames: Frames) -> list[str]:
+    """Return the metrics, beside loss and accuracy, that all runs have."""
+    first, *others = frames.values()
+    return [name for name in first.metrics if all(name in frame.metrics for frame in others)]
+
+
+def _summary(name: str, results: Results) -> Summary:
+    """Return what a summary of these runs is."""
+    return next(iter(results.values())).frame.summaries[name]
 
 
 def marked(frame: ClientFrame) -> Marked:

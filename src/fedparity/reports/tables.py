@@ -83,7 +83,7 @@ def show_algorithms(results: Results, console: Console) -> None:
     view = _plain_table()
     view.add_column("\nalgorithm", overflow="fold")
     for column in table.columns:
-        view.add_column(numbers.COLUMNS[column], justify="right")
+        view.add_column(numbers.headline(column), justify="right")
     for name in table.index:
         cells = [numbers.cell(table[column], name, results) for column in table.columns]
         shown = numbers.label(str(name), results[str(name)])

@@ -30,7 +30,7 @@ from fedparity.engines.evaluation import Values
 from fedparity.errors import DivergedError, FedparityError, InputError
 from fedparity.method.algorithm import ask_losses
 from fedparity.method.messages import Down
-from fedparity.metrics import SUMMARIES, ClientFrame, summary_value
+from fedparity.metrics import ClientFrame, Summary, summary_value
 from fedparity.records.divergence import divergence
 from fedparity.records.history import History
 from fedparity.records.model import save_module
@@ -371,16 +371,17 @@ class Run:
         keep, stop = self.experiment.keep, self.experiment.stop
         if keep == "last" and stop is None:
             return
-        frame = ClientFrame(self._table(values))
+        metrics = {metric.name: metric.meaning for metric in self.experiment.setup.metrics}
+        frame = ClientFrame(self._table(values), metrics=metrics)
         if keep != "last":
             value = summary_value(frame, keep, split="validation")
-            if _better(keep, value, state.best_value):
+            if _better(frame.summaries[keep], value, state.best_value):
                 state.best_value, state.best_round = value, state.round
                 kept = self._down(state)
                 state.best_x, state.best_buffers = kept.x, kept.buffers
         if stop is not None:
             value = summary_value(frame, stop.metric, split="validation")
-            if _better(stop.metric, value, state.stop_value):
+            if _better(frame.summaries[stop.metric], value, state.stop_value):
                 state.stop_value, state.patience = value, 0
             else:
                 state.patience += 1
@@ -454,10 +455,10 @@ def round_(seconds: float) -> float:
     return round(seconds, 4)
 
 
-def _better(metric: str, value: float, best: float | None) -> bool:
+def _better(summary: Summary, value: float, best: float | None) -> bool:
     if best is None or math.isnan(value):
         return best is None
-    sign = -1 if SUMMARIES[metric].better == "higher" else 1
+    sign = -1 if summary.better == "higher" else 1
     return math.isnan(best) or sign * value < sign * best
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -22,10 +22,18 @@ from fedparity.errors import InputError, unknown
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seed_for
 from fedparity.learning.solver import Solver
-from fedparity.learning.task import DTYPES, Factory, Task, task_for
+from fedparity.learning.task import (
+    DTYPES,
+    Classification,
+    Factory,
+    Regression,
+    Task,
+    task_for,
+)
 from fedparity.method import Context, Part
 from fedparity.method.algorithm import Algorithm
-from fedparity.metrics import SUMMARIES
+from fedparity.metrics import Metric, Summary, read_metrics, summaries
+from fedparity.metrics.metric import Asked
 from fedparity.recipes import algorithm as read_algorithm
 from fedparity.recipes import complete
 from fedparity.records.rundir import LSTAR
@@ -41,6 +49,10 @@ if TYPE_CHECKING:
     from fedparity.records.result import Result
     from fedparity.run.driver import Watcher
 
+ANYHOW = ("loss", "accuracy", "error")
+"""What tasks measure anyhow: it may be asked for, and is not measured twice."""
+MEASURED: Mapping[str, type[Task]] = {"classes": Classification, "values": Regression}
+"""The tasks whose predictions metrics of classes and of values are made for."""
 INLINE = 200
 """Clients whose given L* is written into the experiment file."""
 
@@ -66,6 +78,10 @@ class Experiment:
         How clients train.
     stop
         When to stop early.
+    metrics
+        What else is measured of every client: names of :data:`fedparity.metrics.METRICS`, import
+        paths such as ``package.module:name(better=higher)``, and :class:`~fedparity.Metric` of
+        one's own.
 
     Notes
     -----
@@ -96,6 +112,7 @@ class Experiment:
     keep: str = "last"
     lstar: Given = "best_validation"
     stop: Stop | None = None
+    metrics: Sequence[Asked] | str = ()
 
     def __post_init__(self) -> None:
         names = Conditions.__dataclass_fields__
@@ -114,6 +131,7 @@ class Experiment:
         if not isinstance(self.task, Task):
             self.task = task_for(self.federation.kind, self.task)
         self.federation = self.federation.to(DTYPES[self.conditions.dtype])
+        self.measured = self._measured()
         self._check()
         self.setup = self._setup()
         self._check_parts()
@@ -122,13 +140,14 @@ class Experiment:
     def _check(self) -> None:
         assert isinstance(self.algorithm, Algorithm)
         for metric in self._watched():
-            if metric not in SUMMARIES:
-                raise unknown("summary", metric, ["last", *SUMMARIES])
-            if SUMMARIES[metric].better is None:
+            if metric not in self.summaries:
+                raise unknown("summary", metric, ["last", *self.summaries])
+            summary = self.summaries[metric]
+            if summary.better is None:
                 raise InputError(f"'{metric}' is only counted: no value of it is better")
-            if SUMMARIES[metric].column in ("gap", "lstar") and self.lstar == "none":
+            if summary.column in ("gap", "lstar") and self.lstar == "none":
                 raise InputError(f"'{metric}' needs L*: lstar must not be 'none'")
-            if SUMMARIES[metric].column in ("gap", "lstar") and not self._known("validation"):
+            if summary.column in ("gap", "lstar") and not self._known("validation"):
                 raise InputError(f"'{metric}' needs L* on validation, which lstar does not give")
             if not len(self.federation.validation):
                 raise InputError(
@@ -152,6 +171,25 @@ class Experiment:
                 )
         if self.given is None and self.lstar != "none":
             lstar.rule(str(self.lstar))
+
+    def _measured(self) -> tuple[Metric, ...]:
+        """Return the metrics asked for; those that a task has anyhow are not measured twice."""
+        assert isinstance(self.task, Task)
+        asked = self.metrics
+        listed = [asked] if isinstance(asked, str | Metric) else list(asked)
+        found = read_metrics([each for each in listed if each not in ANYHOW])
+        for metric in found:
+            if metric.of is not None and not isinstance(self.task, MEASURED[metric.of]):
+                raise InputError(
+                    f"metric '{metric.name}' is of {metric.of}, and the task is "
+                    f"'{self.task.name}': give your own, fp.Metric(function, better='higher')"
+                )
+        return found
+
+    @cached_property
+    def summaries(self) -> dict[str, Summary]:
+        """The summaries that there are of the clients, by name."""
+        return summaries({metric.name: metric.meaning for metric in self.measured})
 
     def _known(self, split: str) -> bool:
         """Tell whether L* on a split will be known of some client."""
@@ -195,10 +233,17 @@ class Experiment:
     def _setup(self) -> Setup:
         assert isinstance(self.algorithm, Algorithm)
         assert isinstance(self.task, Task)
-        setup = prepare(self.federation, self.task, self.algorithm, self.solver, self.conditions)
+        setup = prepare(
+            self.federation,
+            self.task,
+            self.algorithm,
+            self.solver,
+            self.conditions,
+            self.measured,
+        )
         metrics = choice.check_model(setup, self.task)
         for watched in self._watched():
-            if SUMMARIES[watched].column == "accuracy" and "accuracy" not in metrics:
+            if self.summaries[watched].column == "accuracy" and "accuracy" not in metrics:
                 raise InputError(f"'{watched}' needs accuracies, which the task does not give")
         return setup
 
@@ -296,10 +341,12 @@ class Experiment:
                 if self.stop
                 else {}
             ),
+            **({"metrics": [m.text for m in self.setup.metrics]} if self.setup.metrics else {}),
             "engine": self.choice.name,
             "record": {
                 "written_as": self.algorithm.text,
                 "weights": self.weights,
+                **({"metrics": _told(self.setup.metrics)} if self.setup.metrics else {}),
                 **({"softens": soft} if (soft := self.algorithm.softens) else {}),
                 "engine_reason": self.choice.reason,
                 "federation": self.federation.fingerprint,
@@ -322,6 +369,7 @@ class Experiment:
         """Return what a run that is resumed must agree with."""
         told = self.describe()
         free = {"rounds", "evaluate_every", "checkpoint_every", "chunk", "record", "data", "model"}
+        free.add("metrics")
         return {
             "federation": self.federation.fingerprint,
             "parameters": self.setup.layout.size,
@@ -370,6 +418,7 @@ def prepare(
     algorithm: Algorithm,
     solver: Solver,
     conditions: Conditions,
+    metrics: tuple[Metric, ...] = (),
 ) -> Setup:
     """Return what engines work on, with a fresh module; the federation is in the right dtype."""
     module = task.build(
@@ -392,7 +441,13 @@ def prepare(
         conditions.seed,
         conditions.rounds,
         local_buffers=local,
+        metrics=metrics,
     )
+
+
+def _told(metrics: Sequence[Metric]) -> dict[str, dict[str, str]]:
+    """Return what the record tells of metrics."""
+    return {metric.name: metric.meaning._asdict() for metric in metrics}
 
 
 def _unasked(clients: Ids) -> tuple[Ids, Tensor]:

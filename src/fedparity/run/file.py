@@ -16,7 +16,7 @@ allows it, by ``allow_import``: the name of a package, or several, whose code th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,18 +27,19 @@ from fedparity.imports import NOTHING, Allowed
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Task
 from fedparity.method.algorithm import Algorithm
+from fedparity.metrics import Metric, read_metrics
 from fedparity.recipes import algorithm, complete
 from fedparity.records.result import Result
 from fedparity.records.rundir import RunDir, read_yaml
 from fedparity.records.settings import federation_of, table_of, task_of
 from fedparity.run.conditions import Conditions, Stop
-from fedparity.run.experiment import Experiment
-from fedparity.spec import call
+from fedparity.run.experiment import ANYHOW, Experiment
+from fedparity.spec import call, split_list
 
 if TYPE_CHECKING:
     from fedparity.run.driver import Watcher
 
-OWN = ("data", "task", "model", "algorithm", "solver", "stop", "record")
+OWN = ("data", "task", "model", "algorithm", "solver", "stop", "metrics", "record")
 KEYS = (*OWN, *(f.name for f in dataclasses.fields(Conditions)))
 TABLES: dict[str, Any] = {"data": Recipe, "solver": Solver, "stop": Stop}
 """Settings that have settings inside."""
@@ -49,12 +50,13 @@ def experiment(
     *,
     federation: Federation | None = None,
     task: Task | None = None,
+    metrics: Sequence[Metric] | None = None,
     data_dir: str | Path | None = None,
     allowed: Allowed = NOTHING,
 ) -> Experiment:
     """Return the experiment that settings describe.
 
-    ``federation`` and ``task`` stand in for data and models that a file cannot name; ``allowed`` is
+    ``federation``, ``task`` and ``metrics`` stand in for what a file cannot name; ``allowed`` is
     the code that the settings may name.
     """
     check_keys(settings)
@@ -70,6 +72,7 @@ def experiment(
         algorithm=algorithm_of(settings),
         solver=solver_of(settings),
         stop=call("stop", Stop, stop) if stop else None,
+        metrics=metrics_of(settings, allowed) if metrics is None else metrics,
         **{key: value for key, value in settings.items() if key in conditions},
     )
 
@@ -85,6 +88,15 @@ def check_keys(settings: Mapping[str, Any]) -> None:
                     f"setting '{key}' belongs under '{table}': write '{table}: {{{key}: ...}}'"
                 )
         raise unknown("setting", str(key), KEYS)
+
+
+def metrics_of(settings: Mapping[str, Any], allowed: Allowed) -> tuple[Metric, ...]:
+    """Return what is measured beside the means of the task's numbers."""
+    asked = settings.get("metrics") or ()
+    listed = split_list(asked) if isinstance(asked, str) else asked
+    if not isinstance(listed, Sequence) or not all(isinstance(each, str) for each in listed):
+        raise InputError(f"'metrics' must be a list of names, got {asked!r}")
+    return read_metrics([each for each in listed if each not in ANYHOW], allowed)
 
 
 def solver_of(settings: Mapping[str, Any]) -> Solver:
@@ -112,6 +124,7 @@ def resume(
     *,
     federation: Federation | None = None,
     task: Task | None = None,
+    metrics: Sequence[Metric] | None = None,
     rounds: int | None = None,
     data_dir: str | Path | None = None,
     allow_import: str | Iterable[str] = (),
@@ -135,6 +148,7 @@ def resume(
         settings,
         federation=federation,
         task=task,
+        metrics=metrics,
         data_dir=data_dir,
         allowed=Allowed.by(allow_import),
     )

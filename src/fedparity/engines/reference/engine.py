@@ -82,7 +82,9 @@ class LoopEngine(Engine):
 
         return self.crew.run(count, placed)
 
-    def measure(self, x: Tensor, buffers: Tensor, split: Split) -> dict[str, Tensor]:
+    def measure(
+        self, x: Tensor, buffers: Tensor, split: Split, outputs: bool = False
+    ) -> dict[str, Tensor]:
         """Measure each client by itself, so that its numbers are those of a site that has it alone.
 
         Modules are set once for about as many examples as other engines measure in a block.
@@ -91,7 +93,7 @@ class LoopEngine(Engine):
 
         def one(group: int, module: nn.Module) -> dict[str, Tensor]:
             data = (split.aligned(client) for client in groups[group])
-            return joined([measure(self.setup.task, module, *client) for client in data])
+            return joined([measure(self.setup.task, module, *client, outputs) for client in data])
 
         return joined(self.at_modules(len(groups), one, x, buffers))
 
