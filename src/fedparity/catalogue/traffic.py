@@ -132,7 +132,8 @@ class _Counted(Run):
     def __init__(self, algorithm: Algorithm, width: int) -> None:
         task = Classification(f"mlp(hidden={width})")
         solver = Solver(lr=0.1, steps=2)
-        experiment = Experiment(_clients(), task, algorithm, 2, solver, engine="loop")
+        clients = _clients(max([CLIENTS, *(part.fewest for part in algorithm.parts)]))
+        experiment = Experiment(clients, task, algorithm, 2, solver, engine="loop")
         super().__init__(experiment, watch=Silent())
         self.layout: Layout = experiment.setup.layout
         self.counts: Counts = {}
@@ -154,7 +155,8 @@ class _Counted(Run):
             self.close()
 
     def _lstar(self) -> pd.DataFrame:
-        return pd.DataFrame({split: np.zeros(CLIENTS) for split in SPLITS})
+        count = len(self.experiment.federation)
+        return pd.DataFrame({split: np.zeros(count) for split in SPLITS})
 
     def _count(self, down: Down, replies: Replies) -> None:
         self.phases += (down.phase,)
@@ -175,12 +177,10 @@ def _numbers(tensors: Tensors) -> int:
     return sum(tensor.numel() for tensor in tensors.values())
 
 
-def _clients() -> Federation:
-    """Return three clients of ten examples, eight of them for training."""
-    inputs = np.linspace(-1, 1, CLIENTS * 10 * 4).reshape(-1, 4) ** 3
-    return Federation.from_arrays(
-        inputs, np.arange(CLIENTS * 10) % 2, np.arange(CLIENTS * 10) // 10
-    )
+def _clients(count: int) -> Federation:
+    """Return clients of ten examples each, eight of them for training."""
+    inputs = np.linspace(-1, 1, count * 10 * 4).reshape(-1, 4) ** 3
+    return Federation.from_arrays(inputs, np.arange(count * 10) % 2, np.arange(count * 10) // 10)
 
 
 def _fitted(small: int, large: int, layout: Layout, wide: Layout) -> Amount:

@@ -89,14 +89,13 @@ def _combining(parts: Sequence[Part]) -> Iterator[str]:
     if len(combining) > 1:
         first, second = combining[:2]
         yield f"'{first.name}' and '{second.name}' both combine the updates: keep one"
-    for part in combining:
-        if part.ignores_weights:
-            yield from (
-                f"'{part.name}' averages in its own way, so the weights of '{other.name}' would be "
-                "ignored: keep one"
-                for other in parts
-                if "weigh" in other.hooks
-            )
+    for part in (part for part in parts if part.ignores_weights):
+        for other in (other for other in parts if other is not part):
+            if "weigh" in other.hooks or "cleans_weights" in other.traits:
+                yield (
+                    f"'{part.name}' averages in its own way, so the weights of '{other.name}' "
+                    "would be ignored: keep one"
+                )
     for hook, what in (("second", "a second gradient"), ("examples", "gradients an example")):
         asking = [part.name for part in parts if hook in part.hooks]
         if len(asking) > 1:

@@ -155,6 +155,11 @@ class Part:
         return frozenset()
 
     @property
+    def fewest(self) -> int:
+        """How many clients must be asked a round at least."""
+        return 1
+
+    @property
     def pull(self) -> float:
         """Strength of a pull towards the received parameters at every step; 0 if there is none."""
         return 0.0
@@ -166,7 +171,7 @@ class Part:
 
     @property
     def ignores_weights(self) -> bool:
-        """Whether ``combine`` discards the aggregation weights."""
+        """Whether ``combine``, or ``clean``, discards the aggregation weights."""
         return False
 
     @property

@@ -223,6 +223,11 @@ class Experiment:
                 problems.append(
                     f"'{part.name}' needs plain SGD: no momentum, weight decay, clipping or Adam"
                 )
+            if self.cohort_size < part.fewest:
+                problems.append(
+                    f"'{part.name}' needs at least {part.fewest} clients a round, and "
+                    f"{self.cohort_size} are asked: ask more, or change its settings"
+                )
             try:
                 part.validate(context)
             except InputError as error:
