@@ -19,7 +19,9 @@ from fedparity.parts import (
     FedEBAPlus,
     FedMGDAPlus,
     FedSGD,
+    GeometricMedian,
     Momentum,
+    MultiKrum,
     Nova,
     Prox,
     Uniform,
@@ -106,8 +108,16 @@ def _fedmgda_plus_paper(eps: float = FedMGDAPlus().eps, eta: float = 1.0) -> tup
     return (Uniform(), FedMGDAPlus(eps=eps, length="unit", eta=eta))
 
 
+def _krum(faulty: float = MultiKrum().faulty) -> tuple[Part, ...]:
+    return (MultiKrum(faulty=faulty, single=True),)
+
+
 def _qfedsgd(q: float = QFFL().q) -> tuple[Part, ...]:
     return (FedSGD(), QFFL(q=q))
+
+
+def _rfa(nu: float = 1e-6, iterations: int = 3) -> tuple[Part, ...]:
+    return (GeometricMedian(nu=nu, iterations=iterations),)
 
 
 RECIPES: dict[str, Recipe] = {
@@ -124,7 +134,9 @@ RECIPES: dict[str, Recipe] = {
     "fedpvr": Recipe(_fedpvr, PVR.paper),
     "fedvarp": Recipe(_fedvarp, Varp.paper),
     "fedyogi": Recipe(_fedyogi, Adaptive.paper),
+    "krum": Recipe(_krum, "Blanchard et al. 2017 (Krum)"),
     "qfedsgd": Recipe(_qfedsgd, QFFL.paper),
+    "rfa": Recipe(_rfa, GeometricMedian.paper),
 }
 
 

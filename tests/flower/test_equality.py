@@ -46,7 +46,8 @@ def dropping(shape: tuple[int, ...], outputs: int) -> nn.Module:
 
 @pytest.mark.parametrize("part", sorted(PARTS))
 def test_every_part_gives_the_bits_of_the_simulator(part, tmp_path):
-    cohort = None if "full_participation" in PARTS[part].needs else 3
+    known = PARTS[part]()
+    cohort = None if "full_participation" in known.needs else max(3, known.fewest)
     lstar = "best_validation(rounds=2)" if part == "eagle" else "none"
     settings = {"algorithm": part, "cohort": cohort, "lstar": lstar, "rounds": 2}
     check(Deployment(tmp_path, settings))

@@ -22,6 +22,11 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
         {"normalise": "none", "v_min": 0.5, "apply": "gradient"},
         {"normalise": "l2_unit", "max_ratio": 2.0, "weights": "fresh", "apply": "gradient"},
     ],
+    "cap": [{"share": 0.6}],
+    "geometric_median": [{"nu": 0.1, "iterations": 20}],
+    "multi_krum": [{"faulty": 0.4, "single": True}],
+    "norm_clip": [{"factor": 0.5}],
+    "trimmed_mean": [{"share": 0.3}],
     "momentum": [{"beta": 0.5, "dampening": 0.5}],
     "prox": [{"mu": 5.0}],
     "qffl": [{"q": 5.0}, {"q": 0.1, "static_step": True, "by_size": True}, {"signal": "post"}],
@@ -92,7 +97,7 @@ def test_variants_are_of_parts_in_the_table():
 
 
 EPOCHS = Trial(
-    federation=unlike_clients((5, 3, 8)),
+    federation=unlike_clients((5, 3, 8, 4)),
     solver=fp.Solver(lr=0.1, epochs=1, batch=3),
     rounds=2,
 )

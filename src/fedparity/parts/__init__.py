@@ -11,6 +11,12 @@ from fedparity.parts.local.sgd import FedSGD
 from fedparity.parts.personal.alone import Local
 from fedparity.parts.personal.bn import BN
 from fedparity.parts.personal.ditto import Ditto
+from fedparity.parts.robust.cap import Cap
+from fedparity.parts.robust.coordinate_median import CoordinateMedian
+from fedparity.parts.robust.geometric_median import GeometricMedian
+from fedparity.parts.robust.multi_krum import MultiKrum
+from fedparity.parts.robust.norm_clip import NormClip
+from fedparity.parts.robust.trimmed_mean import TrimmedMean
 from fedparity.parts.server.adaptive import Adaptive
 from fedparity.parts.server.fedfv import FedFV
 from fedparity.parts.server.fedmgda_plus import FedMGDAPlus
@@ -31,6 +37,8 @@ PARTS: dict[str, type[Part]] = {
         AFL,
         Adaptive,
         BN,
+        Cap,
+        CoordinateMedian,
         Ditto,
         Eagle,
         FedEBA,
@@ -38,9 +46,12 @@ PARTS: dict[str, type[Part]] = {
         FedFV,
         FedMGDAPlus,
         FedSGD,
+        GeometricMedian,
         LSR,
         Local,
         Momentum,
+        MultiKrum,
+        NormClip,
         Nova,
         PGVC,
         PVR,
@@ -48,6 +59,7 @@ PARTS: dict[str, type[Part]] = {
         Prox,
         QFFL,
         Scaffold,
+        TrimmedMean,
         Uniform,
         Varp,
     )
@@ -62,6 +74,8 @@ __all__ = [
     "PVR",
     "QFFL",
     "Adaptive",
+    "Cap",
+    "CoordinateMedian",
     "Ditto",
     "Eagle",
     "FedEBA",
@@ -69,13 +83,17 @@ __all__ = [
     "FedFV",
     "FedMGDAPlus",
     "FedSGD",
+    "GeometricMedian",
     "Local",
     "Momentum",
+    "MultiKrum",
+    "NormClip",
     "Nova",
     "Part",
     "PracFedEBAPlus",
     "Prox",
     "Scaffold",
+    "TrimmedMean",
     "Uniform",
     "Varp",
 ]

@@ -133,7 +133,8 @@ class Eagle(Part):
     def traits(self) -> frozenset[str]:
         if self.apply == "gradient":
             return frozenset({"weighs_gradients"})
-        return frozenset({"weighs_updates", "no_distribution"})
+        signed = {"signed_weights"} if self.v_min is None or self.v_min < 0 else set()
+        return frozenset({"weighs_updates", "no_distribution", *signed})
 
     @property
     def softens(self) -> str:
