@@ -27,6 +27,13 @@ METHODS: dict[str, Literal["loss", "validation_loss"] | None] = {
     "fedvarp": None,
 }
 """Methods, and the loss each asks clients for."""
+CORRECTIONS = {
+    "lin": ("fedprox", "scaffold"),
+    "mlp": ("fedprox", "fedpvr", "scaffold", "fedpgvc"),
+}
+"""Methods that correct the gradient of every step by a vector or two."""
+CORRECTED = 1.4
+"""Times FedAvg's round that theirs may take."""
 COST = 1.15
 """Times FedAvg's round that a method's may take, with the loss pass on top or inside the product.
 
@@ -82,6 +89,28 @@ def measure(names: Sequence[str], repeats: int) -> Section:
             section.bars.append(Bar(f"{name}: {method} to FedAvg", alone, COST))
             if fact:
                 section.bars.append(Bar(f"{name}: {method} to FedAvg and the pass", both, COST))
+    return section
+
+
+def corrections(names: Sequence[str], repeats: int) -> Section:
+    """Time the methods that correct every step's gradient, and FedAvg, in turns."""
+    section = Section(
+        "Corrections of the gradient",
+        "Milliseconds a round of methods whose clients add a vector or two to the gradient of "
+        "every step, or change its length, and FedAvg's beside them.",
+        ("workload", "method", "FedAvg", "round", "to FedAvg"),
+    )
+    for name in (n for n in names if n in CORRECTIONS):
+        data = federation(WORKLOADS[name])
+        runs = {method: _rounds(name, data, method) for method in ("fedavg", *CORRECTIONS[name])}
+        entrants = [Contestant(text, run) for text, run in runs.items()]
+        times = turns(entrants, repeats * MORE[name], wanted=1)
+        for run in runs.values():
+            run.close()
+        for method in CORRECTIONS[name]:
+            ratio, cells = times.ratio(method, "fedavg"), map(times.median, ("fedavg", method))
+            section.rows.append((name, method, *map(number, cells), f"{ratio:.2f}x"))
+            section.bars.append(Bar(f"{name}: {method} to FedAvg", ratio, CORRECTED))
     return section
 
 

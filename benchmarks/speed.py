@@ -37,6 +37,7 @@ SECTIONS = (
     "busy",
     "device",
     "methods",
+    "corrections",
     "fedfv",
     "evaluation",
     "whole",
@@ -100,6 +101,7 @@ def main() -> None:
     add("busy", lambda: busy.measure(names, max(3, asked.repeats // 2)))
     add("device", lambda: device.measure(asked.repeats))
     add("methods", lambda: methods.measure(names, asked.repeats))
+    add("corrections", lambda: methods.corrections(names, asked.repeats))
     add("fedfv", methods.combining)
     add("evaluation", lambda: evaluation.measure(names, asked.repeats))
     add("whole", lambda: whole.measure(asked.rounds))

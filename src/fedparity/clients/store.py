@@ -54,6 +54,9 @@ class ClientStore:
         for part, tensors in self.fresh.items():
             result[part] = {}
             for key, value in tensors.items():
+                if bool(known.all()):
+                    result[part][key] = self.slabs[part][key].index_select(0, rows)
+                    continue
                 out = value.expand(len(clients), *value.shape).clone()
                 out[known] = self.slabs[part][key][rows[known]]
                 result[part][key] = out

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedparity.engines.engine import Setup
+from fedparity.engines.kernels.gradients import Pieces
 from fedparity.learning.solver import Solver
 from fedparity.method.answer import End
 from fedparity.method.client import SHARED
@@ -21,8 +22,15 @@ from fedparity.method.hints import Affine
 from fedparity.method.rule import Rule
 
 GRADIENTS = frozenset({"first_grad", "last_second"})
-"""Facts of the steps that plain steps, which store no gradient, do not meet."""
+"""Facts of the steps that fused steps, which store no gradient, do not meet."""
 IDENTITY = Affine()
+
+
+class BySlot(NamedTuple):
+    """The correction of a gradient that is there slot by slot."""
+
+    change: Callable[[Pieces], Pieces]
+    """``[m, *shape]`` each, which are the caller's own, to the same."""
 
 
 class LocalLoop(ABC):
@@ -38,18 +46,26 @@ class LocalLoop(ABC):
         trains = self.setup.algorithm.trains
         count = (self.longest if trains else 0) if steps is None else steps
         self.begin(start, buffers)
-        fused = None
-        if self.solver.plain and not rule.wants & GRADIENTS:
-            fused = self.fused(rule)
-        if fused is None:
+        correction = self._plain(rule) if count else None
+        if correction is None:
             return self._general(start, rule, count)
-        met: dict[str, Tensor] = {"first": start} if "first" in rule.wants else {}
+        met: dict[str, Tensor] = {}
         for step in range(count):
-            self.plain_step(step, rule, fused)
-            if step == 0 and met:
-                met = {"first": self.stand()}
+            self.plain_step(step, rule, correction)
+            if step == 0 and "first" in rule.wants:
+                met["first"] = self.stand()
+        if "first_grad" in rule.wants:
+            met["first_grad"] = self.first_gradient()
         delta = self.update() if rule.track == SHARED else start[..., :0]
         return End(delta, self.stand, self.end(), met)
+
+    def _plain(self, rule: Rule) -> Affine | BySlot | None:
+        """Return the correction that plain steps make, or None if they cannot make this one."""
+        if not self.solver.plain or "last_second" in rule.wants:
+            return None
+        correction = self.fused(rule)
+        stores = isinstance(correction, BySlot)
+        return correction if stores or not rule.wants & GRADIENTS else None
 
     def _general(self, start: Tensor, rule: Rule, count: int) -> End:
         """Take steps of any solver, corrected by the parts' ``grad``."""
@@ -94,15 +110,19 @@ class LocalLoop(ABC):
         """Stand at these parameters and buffers, which stay as they are."""
 
     @abstractmethod
-    def fused(self, rule: Rule) -> Affine | None:
+    def fused(self, rule: Rule) -> Affine | BySlot | None:
         """Return the corrections of a rule as the one that plain steps make, or None."""
 
     @abstractmethod
-    def plain_step(self, step: int, rule: Rule, correction: Affine) -> None:
+    def plain_step(self, step: int, rule: Rule, correction: Affine | BySlot) -> None:
         """Take the step ``y - lr * (scale * g + pull * y + shift)`` from where the lane stands.
 
-        A client that has done its steps stays.
+        Or ``y - lr * change(g)``. A client that has done its steps stays.
         """
+
+    def first_gradient(self) -> Tensor:
+        """Return the gradient of the first plain step, if it was corrected slot by slot."""
+        raise NotImplementedError
 
     @abstractmethod
     def stand(self) -> Tensor:

@@ -141,6 +141,11 @@ class Layout:
         """
         return self._masked(layers)[0]
 
+    def places(self, layers: Layers) -> list[int]:
+        """Return the places of the slots of these layers."""
+        chosen = self._chosen(layers)
+        return [place for place, slot in enumerate(self.slots) if slot.layer in chosen]
+
     def first(self, layers: Layers) -> int:
         """Return the index in ``x`` where the first of these layers begins; its size if none is."""
         return self._masked(layers)[1]

@@ -6,8 +6,9 @@ others, does not look at it, and the check ``engines`` compares the two.
 - :func:`stacked` marks a ``finish`` whose lines hold for a stack of clients as they stand.
 - A method ``affine(c) -> Affine`` stands for a ``grad`` that is an affine function of gradient and
   parameters, with coefficients that do not change within a round.
-- A method ``tail_from(layout) -> int`` and a method ``grad_tail(g, c)`` stand for a ``grad`` that
-  changes the parameters from an index on, looks at nothing else, and holds for a stack.
+- A method ``by_slot(c)`` returns what stands for a ``grad`` that looks at nothing but the gradient
+  and of no gradient makes none: a function of the gradient slot by slot, ``[..., *shape]`` each,
+  that holds for a stack; or None where the settings ask for more.
 - A class attribute ``overwrites`` names server state that hooks may write to and hand on, too large
   to copy every round.
 """

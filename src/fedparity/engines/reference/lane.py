@@ -17,7 +17,7 @@ from fedparity.engines.facts import example_means, known_facts, per_example
 from fedparity.engines.judging import judged, judged_block
 from fedparity.engines.kernels.examples import example_gradients
 from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
-from fedparity.engines.lane import IDENTITY, LocalLoop
+from fedparity.engines.lane import IDENTITY, BySlot, LocalLoop
 from fedparity.engines.reference.workspace import Desk
 from fedparity.learning.seeds import as_tensor
 from fedparity.method.hints import Affine
@@ -110,7 +110,7 @@ class OneClient(LocalLoop):
     def fused(self, rule: Rule) -> Affine | None:
         return None if rule.having("grad") else IDENTITY
 
-    def plain_step(self, step: int, rule: Rule, correction: Affine) -> None:
+    def plain_step(self, step: int, rule: Rule, correction: Affine | BySlot) -> None:
         gradient, _ = self._gradient(step, rule)
         descend(self.desk.parameters, gradient, rule.lr)
 

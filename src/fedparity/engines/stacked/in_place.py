@@ -15,6 +15,7 @@ from fedparity.engines.engine import Ids, Setup, fills_a_core
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.kernels.gradients import Pieces, descend
+from fedparity.engines.lane import BySlot
 from fedparity.engines.stacked.lane import Block, Facts, Stack, Work
 from fedparity.method.hints import Affine
 from fedparity.method.messages import Down
@@ -57,7 +58,9 @@ class FullBatches(Stack):
         super().__init__(setup, down, clients, facts, chain, work)
         self.crew = crew
 
-    def plain_step(self, step: int, rule: Rule, correction: Affine) -> None:
+    def plain_step(self, step: int, rule: Rule, correction: Affine | BySlot) -> None:
+        if isinstance(correction, BySlot):
+            return super().plain_step(step, rule, correction)
         gradient, _ = self._gradient(self._slots, step, rule, correction.scale)
         keep = 1 - rule.lr * correction.pull
         self._slots = descend(self._slots, gradient, rule.lr, keep, over_gradient=True)

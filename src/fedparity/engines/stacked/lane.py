@@ -24,7 +24,7 @@ from fedparity.engines.facts import known_facts, per_example
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.kernels.examples import example_gradients
 from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
-from fedparity.engines.lane import IDENTITY, LocalLoop
+from fedparity.engines.lane import IDENTITY, BySlot, LocalLoop
 from fedparity.engines.stacked.batches import Batches, Group
 from fedparity.engines.stacked.padding import padded, weights_of
 from fedparity.engines.stacked.vectors import Slotted
@@ -147,10 +147,13 @@ class Stack(LocalLoop):
             torch.sub(slot, before, out=out)
         return room.flat
 
-    def fused(self, rule: Rule) -> Affine | None:
+    def fused(self, rule: Rule) -> Affine | BySlot | None:
         """Return the corrections as one, if every part that makes one tells it (``affine``)."""
-        correction = IDENTITY
-        for part in rule.having("grad"):
+        correction, parts = IDENTITY, rule.having("grad")
+        if len(parts) == 1 and hasattr(parts[0], "by_slot"):
+            change = parts[0].by_slot(rule.view(parts[0], "grad", rule.tree))
+            return None if change is None else BySlot(change)
+        for part in parts:
             tell = getattr(part, "affine", None)
             if tell is None:
                 return None
@@ -176,7 +179,9 @@ class Stack(LocalLoop):
         views = [piece.view(lead + s.shape) for piece, s in zip(pieces, slots, strict=True)]
         return list(zip(places, views, strict=True))
 
-    def plain_step(self, step: int, rule: Rule, correction: Affine) -> None:
+    def plain_step(self, step: int, rule: Rule, correction: Affine | BySlot) -> None:
+        if isinstance(correction, BySlot):
+            return self._step_by_slot(step, rule, correction)
         keep = 1 - rule.lr * correction.pull
         if self.chain is not None:
             batch = self.batch(step, correction.scale)
@@ -186,6 +191,20 @@ class Stack(LocalLoop):
             gradient, _ = self._gradient(self._slots, step, rule, correction.scale)
             descend(self._slots, gradient, rule.lr, keep)
         self._add_shift()
+
+    def _step_by_slot(self, step: int, rule: Rule, correction: BySlot) -> None:
+        """Take a step along a gradient that is stored and corrected; written over the gradient."""
+        gradient, _ = self._gradient(self._slots, step, rule)
+        if step == 0 and "first_grad" in rule.wants:
+            self._first = self.layout.join(gradient, torch.Size([len(self.clients)]))
+        gradient = correction.change(gradient)
+        if self.chain is None:
+            descend(self._slots, gradient, rule.lr)
+        else:
+            self._slots = descend(self._slots, gradient, rule.lr, over_gradient=True)
+
+    def first_gradient(self) -> Tensor:
+        return self._first
 
     @torch.no_grad()
     def _add_shift(self) -> None:

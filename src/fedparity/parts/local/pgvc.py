@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from itertools import takewhile
 from typing import Annotated, Literal
 
@@ -19,6 +20,7 @@ Mode = Literal["norm", "scalar", "literal", "abs", "second_moment", "penalty"]
 Rho = Literal["current", "previous"]
 RESCALING = ("norm", "scalar", "abs")
 """Modes that only stretch the gradient, which Adam undoes."""
+Pieces = tuple[Tensor, ...]
 MEMORY = 0.5
 """Share of the old ``sigma`` in the new one."""
 
@@ -185,6 +187,24 @@ class PGVC(Part):
         changed = self._changed(torch.where(marked, g[start:], 0), c)
         return torch.cat([g[:start], torch.where(marked, changed, g[start:])])
 
+    def by_slot(self, c: Client) -> Callable[[Pieces], Pieces] | None:
+        if self.mode != "norm":
+            return None
+        places, slots = c.layout.places(self.layers), c.layout.slots
+
+        def change(gradient: Pieces) -> Pieces:
+            if not places:
+                return gradient
+            each = [gradient[place].reshape(len(gradient[place]), -1) for place in places]
+            norm = torch.stack([_norm(piece) for piece in each]).square().sum(0).sqrt()
+            factor = _factor(1, self.level * c.down["sigma"], norm)
+            changed = list(gradient)
+            for place in places:
+                changed[place] = gradient[place] * factor.view(-1, *[1] * len(slots[place].shape))
+            return tuple(changed)
+
+        return change
+
     def _changed(self, g: Tensor, c: Client) -> Tensor:
         """Return the gradient of the last layers; zeros stand where a layer is left out."""
         if self.mode == "norm":
@@ -236,4 +256,9 @@ def _norm(g: Tensor) -> Tensor:
 
 def _at_most(factor: float, norm: Tensor, g: Tensor) -> Tensor:
     """Return the gradient brought to a norm, but stretched by no more than a factor."""
-    return (norm / (_norm(g) + 1e-12)).clamp_max(factor) * g
+    return _factor(factor, norm, _norm(g)) * g
+
+
+def _factor(most: float, wanted: Tensor, norm: Tensor) -> Tensor:
+    """Return what brings a norm to the wanted one, but stretches by no more than ``most``."""
+    return (wanted / (norm + 1e-12)).clamp_max(most)

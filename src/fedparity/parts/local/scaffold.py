@@ -11,7 +11,18 @@ from torch import Tensor
 
 from fedparity.errors import InputError
 from fedparity.learning.layout import Layout
-from fedparity.method import STRICT, Affine, Client, Context, Finish, Part, Plan, Tensors, Vector
+from fedparity.method import (
+    STRICT,
+    Affine,
+    Client,
+    Context,
+    Finish,
+    Part,
+    Plan,
+    Tensors,
+    Vector,
+    stacked,
+)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -96,13 +107,14 @@ class Scaffold(Part):
     def affine(self, c: Client) -> Affine:
         return Affine(shift=c.down["c"] - c.state["c"], start=self.covered_from(c.layout))
 
+    @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
         start = self.covered_from(c.layout)
         if self.option == 1:
-            new = c.grad[start:]
+            new = c.grad[..., start:]
         else:
-            moved = (c.anchor - c.end)[start:]
-            new = c.state["c"] - c.down["c"] + moved / (c.steps * c.lr)
+            moved = (c.anchor - c.end)[..., start:]
+            new = c.state["c"] - c.down["c"] + moved / (c.steps * c.lr)[..., None]
         return Finish(delta, {"dc": new - c.state["c"]}, {"c": new})
 
     def step(
