@@ -23,11 +23,13 @@ from fedparity.parts import (
     Momentum,
     MultiKrum,
     Nova,
+    PropFair,
     Prox,
     Uniform,
     Varp,
 )
 from fedparity.parts.local.pgvc import Mode, Rho
+from fedparity.parts.weights.propfair import Beyond
 from fedparity.spec import Spec, construct, parse, written
 
 
@@ -112,6 +114,12 @@ def _krum(faulty: float = MultiKrum().faulty) -> tuple[Part, ...]:
     return (MultiKrum(faulty=faulty, single=True),)
 
 
+def _propfair_paper(
+    M: float = 2.0, eps: float = PropFair().eps, beyond: Beyond = "loss_over_M"
+) -> tuple[Part, ...]:
+    return (PropFair(M=M, eps=eps, beyond=beyond),)
+
+
 def _qfedsgd(q: float = QFFL().q) -> tuple[Part, ...]:
     return (FedSGD(), QFFL(q=q))
 
@@ -135,6 +143,7 @@ RECIPES: dict[str, Recipe] = {
     "fedvarp": Recipe(_fedvarp, Varp.paper),
     "fedyogi": Recipe(_fedyogi, Adaptive.paper),
     "krum": Recipe(_krum, "Blanchard et al. 2017 (Krum)"),
+    "propfair_paper": Recipe(_propfair_paper, PropFair.paper),
     "qfedsgd": Recipe(_qfedsgd, QFFL.paper),
     "rfa": Recipe(_rfa, GeometricMedian.paper),
 }

@@ -48,7 +48,7 @@ def dropping(shape: tuple[int, ...], outputs: int) -> nn.Module:
 def test_every_part_gives_the_bits_of_the_simulator(part, tmp_path):
     known = PARTS[part]()
     cohort = None if "full_participation" in known.needs else max(3, known.fewest)
-    lstar = "best_validation(rounds=2)" if part == "eagle" else "none"
+    lstar = "best_validation(rounds=2)" if "lstar" in known.reads else "none"
     settings = {"algorithm": part, "cohort": cohort, "lstar": lstar, "rounds": 2}
     check(Deployment(tmp_path, settings))
 

@@ -27,8 +27,13 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "multi_krum": [{"faulty": 0.4, "single": True}],
     "norm_clip": [{"factor": 0.5}],
     "trimmed_mean": [{"share": 0.3}],
+    "maxfl": [{"threshold": 1.0}],
     "momentum": [{"beta": 0.5, "dampening": 0.5}],
     "prox": [{"mu": 5.0}],
+    "propfair": [
+        {"M": 1.0, "beyond": "loss_over_eps"},
+        {"M": 2.0, "beyond": "loss_over_M"},
+    ],
     "qffl": [{"q": 5.0}, {"q": 0.1, "static_step": True, "by_size": True}, {"signal": "post"}],
     "fedeba_plus": [
         {"alpha": 0.9, "theta": 90.0},
@@ -43,6 +48,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
         {"mode": "scalar", "layers": ("hidden1", "out"), "rho": "previous"},
         {"level": 0.1, "layers": (0, -1)},
     ],
+    "term": [{"t": -1.0, "prior": "size"}, {"t": 2.0, "inner": 1.5}, {"inner": -1.0}],
     "varp": [{"scaled": True}],
 }
 """Settings besides the defaults that take another way through a part."""

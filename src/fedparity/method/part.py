@@ -131,8 +131,6 @@ class Part:
     everywhere: ClassVar[bool] = False
     """Whether ``loss`` and ``grad`` act on the tracks of other parts too, not on the shared one and
     the part's own alone."""
-    own_facts: ClassVar[Mapping[str, PerExample]] = {}
-    """Facts of the part's own, by name: means over the training examples of a function of each."""
     conflicts: ClassVar[Mapping[str, str]] = {}
     """Traits of other parts that this one cannot stand with: trait -> reason and remedy, in which
     ``{other}`` is the other's name."""
@@ -143,6 +141,11 @@ class Part:
     def reads(self) -> frozenset[str]:
         """Names of the facts that the part uses: see :data:`fedparity.method.facts.FACTS`."""
         return frozenset()
+
+    @property
+    def own_facts(self) -> Mapping[str, PerExample]:
+        """Facts of the part's own: name -> function of examples, of which the mean is taken."""
+        return {}
 
     @property
     def points(self) -> Mapping[str, frozenset[str]]:

@@ -27,8 +27,11 @@ from fedparity.parts.weights.afl import AFL
 from fedparity.parts.weights.eagle import Eagle
 from fedparity.parts.weights.fedeba import FedEBA
 from fedparity.parts.weights.fedeba_plus import FedEBAPlus
+from fedparity.parts.weights.maxfl import MaxFL
 from fedparity.parts.weights.prac_fedeba_plus import PracFedEBAPlus
+from fedparity.parts.weights.propfair import PropFair
 from fedparity.parts.weights.qffl import QFFL
+from fedparity.parts.weights.term import TERM
 from fedparity.parts.weights.uniform import Uniform
 
 PARTS: dict[str, type[Part]] = {
@@ -49,6 +52,7 @@ PARTS: dict[str, type[Part]] = {
         GeometricMedian,
         LSR,
         Local,
+        MaxFL,
         Momentum,
         MultiKrum,
         NormClip,
@@ -56,9 +60,11 @@ PARTS: dict[str, type[Part]] = {
         PGVC,
         PVR,
         PracFedEBAPlus,
+        PropFair,
         Prox,
         QFFL,
         Scaffold,
+        TERM,
         TrimmedMean,
         Uniform,
         Varp,
@@ -73,6 +79,7 @@ __all__ = [
     "PGVC",
     "PVR",
     "QFFL",
+    "TERM",
     "Adaptive",
     "Cap",
     "CoordinateMedian",
@@ -85,12 +92,14 @@ __all__ = [
     "FedSGD",
     "GeometricMedian",
     "Local",
+    "MaxFL",
     "Momentum",
     "MultiKrum",
     "NormClip",
     "Nova",
     "Part",
     "PracFedEBAPlus",
+    "PropFair",
     "Prox",
     "Scaffold",
     "TrimmedMean",
