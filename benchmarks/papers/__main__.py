@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import choice
+import everyone
 import steps
 from eagle import EAGLE
 from fedeba import FEDEBA
@@ -49,7 +50,7 @@ WHOLE = {"fedeba-choice": choice.main, "eagle-steps": steps.main}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("study", choices=[*STUDIES, *WHOLE])
+    parser.add_argument("study", choices=[*STUDIES, *WHOLE, *everyone.ALL])
     parser.add_argument("--seeds", type=int, help="how many of the study's seeds")
     parser.add_argument("--rounds", type=int, help="instead of the study's own number")
     parser.add_argument("--only", default="", help="rows whose label contains this text")
@@ -57,6 +58,9 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.study in WHOLE:
         WHOLE[asked.study](asked.out / asked.study)
+        return
+    if asked.study in everyone.ALL:
+        everyone.main(asked.study, asked.out, asked.seeds, asked.only)
         return
     study = STUDIES[asked.study]
     rounds = asked.rounds or study.rounds

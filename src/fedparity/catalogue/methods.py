@@ -64,6 +64,11 @@ def algorithms() -> Listing:
     )
 
 
+def named_algorithms() -> list[str]:
+    """Return the names of what can be named as an algorithm by itself, each once."""
+    return sorted(name for name, _, _ in _algorithms())
+
+
 def _algorithms() -> Iterable[tuple[str, tuple[Part, ...], str]]:
     wrapped: set[type[Part]] = {Uniform}  # parts that a recipe names with their own defaults
     for name, recipe in RECIPES.items():
