@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedparity.errors import unknown
+from fedparity.errors import InputError
+from fedparity.imports import Allowed, look_up, text_of
 from fedparity.method import Part
 from fedparity.method.algorithm import Algorithm
 from fedparity.parts import (
@@ -30,7 +31,7 @@ from fedparity.parts import (
 )
 from fedparity.parts.local.pgvc import Mode, Rho
 from fedparity.parts.weights.propfair import Beyond
-from fedparity.spec import Spec, construct, parse, written
+from fedparity.spec import Spec, call, parse, written
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,17 @@ RECIPES: dict[str, Recipe] = {
     "rfa": Recipe(_rfa, GeometricMedian.paper),
 }
 
+KNOWN: dict[str, Callable[..., Part | tuple[Part, ...]]] = {
+    **PARTS,
+    **{name: recipe.parts for name, recipe in RECIPES.items()},
+}
+"""Every name of an algorithm, and what makes its parts."""
+
 
 def algorithm(what: str | Algorithm | Sequence[Part]) -> Algorithm:
     """Return the algorithm that a text, a list of parts or an algorithm stands for.
+
+    A part of your own is named by its import path: ``fedprox+mypackage.parts:Mine(a=1)``.
 
     Examples
     --------
@@ -161,20 +170,27 @@ def algorithm(what: str | Algorithm | Sequence[Part]) -> Algorithm:
         return what
     if not isinstance(what, str):
         return Algorithm(what)
-    parts: list[Part] = []
-    for spec in parse(what):
-        parts += _parts_of(spec)
-    return Algorithm(parts, what)
+    return read(what, Allowed.by(named=what))
+
+
+def read(text: str, allowed: Allowed) -> Algorithm:
+    """Return the algorithm that a text stands for, which may name the code that is allowed."""
+    return Algorithm([part for term in parse(text) for part in _parts_of(term, allowed)], text)
 
 
 def complete(what: Algorithm) -> str:
     """Return the algorithm as text with every setting of every part."""
-    return "+".join(str(written(part.name, part)) for part in what.parts) or "fedavg"
+    return "+".join(map(_written, what.parts)) or "fedavg"
 
 
-def _parts_of(spec: Spec) -> tuple[Part, ...]:
-    if spec.name in PARTS:
-        return (construct("algorithm", spec, PARTS),)
-    if spec.name in RECIPES:
-        return construct("algorithm", spec, {name: r.parts for name, r in RECIPES.items()})
-    raise unknown("algorithm", spec.name, [*PARTS, *RECIPES])
+def _written(part: Part) -> str:
+    own = PARTS.get(part.name) is type(part)
+    return str(written(part.name, part)) if own else text_of(part)
+
+
+def _parts_of(term: Spec, allowed: Allowed) -> Sequence[Part]:
+    found = call(term.name, look_up("algorithm", term, KNOWN, allowed, Part), term.settings)
+    parts = found if isinstance(found, tuple | list) else (found,)
+    if not all(isinstance(part, Part) for part in parts):
+        raise InputError(f"'{term.name}' made a {type(found).__name__}: a part is expected")
+    return parts

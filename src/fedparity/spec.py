@@ -1,10 +1,13 @@
 """The little language of names with settings: ``name(setting=value) + name``.
 
 Algorithms, partitions, datasets and models are all written this way, on the command line, in an
-experiment file and in Python. The text is parsed, never executed.
+experiment file and in Python. What is not fedparity's own is named by where it is,
+``package.module:name(setting=value)``. The text is parsed, never executed.
 
 >>> parse("eagle(lam=1/2)+prox")
 (Spec(name='eagle', settings={'lam': 0.5}), Spec(name='prox', settings={}))
+>>> parse("prox+mypackage.parts:Mine(a=1)")[1]
+Spec(name='mypackage.parts:Mine', settings={'a': 1})
 """
 
 from __future__ import annotations
@@ -27,13 +30,15 @@ from fedparity.errors import InputError, unknown
 LONGEST = 2000
 KEYWORD = re.compile(rf"\b({'|'.join(keyword.kwlist)})\s*=(?!=)")
 """A setting that Python reserves, such as ``lambda=``: read, so that the right one is suggested."""
+HEAD = re.compile(r"\s*([^\W\d]\w*(?:\.[^\W\d]\w*)*):(?=\s*[^\W\d])")
+"""The module of a term that names code, ``package.module:name``."""
 T = TypeVar("T")
 Value = bool | int | float | str | None | tuple["Value", ...]
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A name and the settings written behind it."""
+    """A name, or where code is, and the settings written behind it."""
 
     name: str
     settings: Mapping[str, Value] = field(default_factory=dict)
@@ -50,12 +55,7 @@ def parse(text: str) -> tuple[Spec, ...]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd literals, which are refused below
-            tree = ast.parse(KEYWORD.sub(r"\1_=", text.strip()), mode="eval").body
-        terms: list[ast.expr] = []
-        while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add):
-            terms.append(tree.right)
-            tree = tree.left
-        return tuple(_term(node, text) for node in [tree, *reversed(terms)])
+            return tuple(_term(term, text) for term in _split(text, "+"))
     except InputError:
         raise
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
@@ -76,14 +76,7 @@ def split_list(text: str) -> list[str]:
     >>> split_list("fedavg, qffl(q=5), eagle(lam=2)")
     ['fedavg', 'qffl(q=5)', 'eagle(lam=2)']
     """
-    items, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and depth == 0:
-            items.append("")
-        else:
-            items[-1] += letter
-    return [item.strip() for item in items if item.strip()]
+    return [item.strip() for item in _split(text, ",") if item.strip()]
 
 
 def construct(kind: str, spec: Spec, table: Mapping[str, Callable[..., T]]) -> T:
@@ -113,21 +106,42 @@ def call(name: str, make: Callable[..., T], settings: Mapping[str, Value]) -> T:
 def written(name: str, value: Any) -> Spec:
     """Return the complete specification of a settings dataclass: every field, by name."""
     settings = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-    fields = {f.name: getattr(value, f.name) for f in settings}
+    fields = {f.name: getattr(value, f.name) for f in settings if f.init}
     return Spec(name, fields)
 
 
-def _term(node: ast.expr, text: str) -> Spec:
+def _split(text: str, mark: str) -> list[str]:
+    """Split a text at a mark, where it stands outside brackets and quotes."""
+    items, depth, quote, escaped = [""], 0, "", False
+    for letter in text:
+        if quote:
+            quote = quote if escaped or letter != quote else ""
+            escaped = letter == "\\" and not escaped
+        elif letter in "'\"":
+            quote = letter
+        else:
+            depth += (letter in "([") - (letter in ")]")
+        if letter == mark and depth == 0 and not quote:
+            items.append("")
+        else:
+            items[-1] += letter
+    return items
+
+
+def _term(term: str, text: str) -> Spec:
+    head = HEAD.match(term)
+    where = f"{head[1]}:" if head else ""
+    rest = term[head.end() :] if head else term
+    node = ast.parse(KEYWORD.sub(r"\1_=", rest.strip()), mode="eval").body
     if isinstance(node, ast.Name):
-        return Spec(node.id)
+        return Spec(where + node.id)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        name = where + node.func.id
         if node.args:
-            raise InputError(
-                f"'{text}': write settings by name, as in '{node.func.id}(name=value)'"
-            )
+            raise InputError(f"'{text}': write settings by name, as in '{name}(name=value)'")
         names = [keyword.arg for keyword in node.keywords]
         if None not in names and len(set(names)) == len(names):
-            return Spec(node.func.id, {str(k.arg): _value(k.value, text) for k in node.keywords})
+            return Spec(name, {str(k.arg): _value(k.value, text) for k in node.keywords})
     raise InputError(_malformed(text))
 
 
@@ -145,6 +159,8 @@ def _value(node: ast.expr, text: str) -> Value:
             return tuple(_value(item, text) for item in items)
         case ast.Name(id="inf"):
             return math.inf
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
+            return -math.inf
         case ast.Name(id=word):
             return word
         case ast.Attribute(value=ast.Name(id=stem), attr="csv"):  # a table's name, no attribute
@@ -153,9 +169,9 @@ def _value(node: ast.expr, text: str) -> Value:
 
 
 def _text(value: Value) -> str:
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return "[" + ", ".join(_text(item) for item in value) + "]"
-    return repr(value)
+    return repr(float(value) if isinstance(value, float) else value)  # numpy's print otherwise
 
 
 def _malformed(text: str) -> str:

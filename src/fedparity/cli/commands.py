@@ -75,7 +75,7 @@ def run(
 ) -> None:
     """Train with one algorithm and show what every client got."""
     settings = settings_from(file, given)
-    allowed = allowed_from(allow_import, given)
+    allowed = allowed_from(allow_import, settings_from(None, given))
     from fedparity.records.rundir import RunDir
     from fedparity.run.file import experiment
 
@@ -112,7 +112,8 @@ def compare(
     chosen = split_list(algorithms) if algorithms is not None else [str(a) for a in listed]
     if not chosen:
         raise InputError("name the algorithms to compare: --algorithms 'fedavg,eagle(lam=1)'")
-    allowed = allowed_from(allow_import, given)
+    named = {**settings_from(None, given), "algorithms": chosen if algorithms is not None else []}
+    allowed = allowed_from(allow_import, named)
     comparison.start(settings, chosen, out or free(RUNS / "compare"), data_dir, allowed)
 
 
@@ -164,7 +165,7 @@ def profile(
     from fedparity.profiling.table import show
     from fedparity.run.file import experiment
 
-    allowed = allowed_from(allow_import, given)
+    allowed = allowed_from(allow_import, settings_from(None, given))
     made = experiment(settings, data_dir=data_dir, allowed=allowed)
     out = console()
     introduce(made, out)
@@ -200,4 +201,5 @@ def explain(
     """Tell what an algorithm sends, what the server learns, and what can be set."""
     from fedparity.catalogue.explanation import explain as show
 
+    allowed_from((), {"algorithm": algorithm})
     show(algorithm, parameters, console())

@@ -30,7 +30,7 @@ def start(
     from fedparity.records.rundir import RunDir
     from fedparity.run.given import is_file
 
-    settings = _weighed(settings, algorithms)
+    settings = _weighed(settings, algorithms, allowed)
     experiments = _experiments(settings, algorithms, data_dir, allowed)
     if (directory / FILE).exists():
         raise InputError(
@@ -84,17 +84,17 @@ def _held(directory: Path, algorithms: Sequence[str]) -> AbstractContextManager[
     return RunDir(directory).held(f"a comparison of {', '.join(algorithms)}")
 
 
-def _weighed(settings: Settings, algorithms: Sequence[str]) -> Settings:
+def _weighed(settings: Settings, algorithms: Sequence[str], allowed: Allowed) -> Settings:
     """Return the settings with one weighting for all: that of methods that have their own.
 
     A uniform method beside a FedAvg by size would differ in two things at once. Settings that name
     a weighting are kept; methods that cannot follow it are told of in the report.
     """
-    from fedparity.recipes import algorithm
+    from fedparity.recipes import read
 
     if settings.get("weighting") is not None:
         return settings
-    own = {found for text in algorithms if (found := algorithm(text).own_weights)}
+    own = {found for text in algorithms if (found := read(text, allowed).own_weights)}
     if not own:
         return settings
     return {**settings, "weighting": "uniform" if "uniform" in own else "size"}
@@ -110,7 +110,7 @@ def _experiments(
     for text, name in zip(algorithms, names, strict=True):
         if names.count(name) > 1:
             raise InputError(f"'{text}' stands twice among the algorithms")
-    federation = federation_of(settings, data_dir)
+    federation = federation_of(settings, data_dir, allowed)
     return {
         text: experiment({**settings, "algorithm": text}, federation=federation, allowed=allowed)
         for text in algorithms

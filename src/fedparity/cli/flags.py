@@ -236,19 +236,14 @@ def settings_from(file: Path | None, given: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def allowed_from(
-    allow_import: Sequence[str] | None, given: Mapping[str, Any] | None = None
-) -> Allowed:
-    """Return the code that flags allow: packages, and the model and the metrics that they name.
+def allowed_from(allow_import: Sequence[str] | None, named: Settings | None = None) -> Allowed:
+    """Return the code that flags allow: packages, and what the settings of flags name.
 
     What is not installed is looked for in the current directory, which is else not on the path.
     """
-    from fedparity.imports import Allowed
+    from fedparity.imports import Allowed, texts_in
 
-    given = given or {}
-    named = [given.get("model"), *_listed(given.get("metrics") or "")]
-    paths = [path for text in named for path in Allowed.by(named=text).paths]
-    allowed = Allowed(Allowed.by(allow_import or ()).packages, tuple(paths))
+    allowed = Allowed.by(allow_import or (), texts_in(named or {}))
     if not all(_found(re.split("[.:]", path)[0]) for path in (*allowed.packages, *allowed.paths)):
         sys.path.append(os.getcwd())
     return allowed

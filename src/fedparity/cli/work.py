@@ -123,6 +123,8 @@ def introduce(experiment: Experiment, out: Console) -> None:
         style="dim",
         markup=False,
     )
+    if experiment.foreign:
+        out.print(f"imported: {', '.join(experiment.foreign)}", style="dim", markup=False)
     most = experiment.cost_alone()
     if most is not None:
         out.print(

@@ -58,7 +58,7 @@ class Dataset:
         Mean and standard deviation of each channel ``[C, 1, 1]`` or pixel ``[C, H, W]``, to be
         subtracted and divided by.
     recipe
-        The specification that loads it again; ``None`` for a user's own arrays.
+        The text that loads it again; ``None`` for a user's own arrays.
     groups, group_names
         Groups inside clients, as in :class:`Split` and :class:`Federation`.
     """
@@ -233,12 +233,11 @@ class Dataset:
         fractions: Sequence[float],
         official: bool,
     ) -> dict[str, Any] | None:
-        text = partition_text(scheme)
-        if self.recipe is None or text is None:
+        if self.recipe is None:
             return None
         return {
             "dataset": self.recipe,
-            "partition": text,
+            "partition": partition_text(scheme),
             "clients": clients,
             "seed": seed,
             "fractions": list(fractions),

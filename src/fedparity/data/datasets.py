@@ -1,5 +1,9 @@
 """The named datasets: drawn from a formula, carried by scikit-learn, or read from a folder.
 
+A dataset of your own is named by the import path of the function that makes it, such as
+``"mypackage.data:rivers(year=2020)"``; it returns a :class:`Dataset`, to be dealt to clients, or
+the :class:`Federation` itself.
+
 Files are read in their publishers' own layouts from the folder of
 :func:`~fedparity.data.folder.data_dir`; nothing is downloaded. A name with settings, such as
 ``"synthetic(alpha=1, beta=1)"``, is loaded by :func:`load`.
@@ -9,16 +13,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, validate_call
 
-from fedparity import spec
+from fedparity import imports, spec
 from fedparity.data import heart
 from fedparity.data.dataset import Dataset
-from fedparity.data.federation import numbered
+from fedparity.data.federation import USUAL, Federation, numbered
 from fedparity.data.folder import find
 from fedparity.data.images import (
     Normalise,
@@ -29,6 +34,7 @@ from fedparity.data.images import (
 )
 from fedparity.data.synthetic import CLASSES, alpha_beta, eagle_clients
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 
 Folder = Path | str | None
 Seed = Annotated[int, Field(ge=0)]
@@ -286,17 +292,60 @@ def load(text: str, data_dir: Path | str | None = None) -> Dataset:
     >>> load("eagle_synthetic(n=50)")
     Dataset('eagle_synthetic', 150 examples, 2 classes, inputs (2,))
     """
+    made = read(text, data_dir, Allowed.by(named=text))
+    if isinstance(made, Federation):
+        raise InputError(
+            f"'{text}' makes a federation, not a dataset: take datasets.federation('{text}')"
+        )
+    return made
+
+
+def federation(text: str, data_dir: Path | str | None = None) -> Federation:
+    """Return the federation that a function of your own makes, recorded so that it is made again.
+
+    The text is as for :func:`load`, of a function that returns a :class:`Federation`.
+    """
+    made = read(text, data_dir, Allowed.by(named=text))
+    if isinstance(made, Dataset):
+        raise InputError(f"'{text}' makes a dataset: deal it to clients by load('{text}').split()")
+    return made
+
+
+def read(
+    text: str, data_dir: Path | str | None, allowed: Allowed, seed: int = 0
+) -> Dataset | Federation:
+    """Return what a text names, which may name the code that is allowed."""
     wanted = spec.parse_one(text)
     if "data_dir" in wanted.settings:
         raise InputError(f"'{text}': the folder is not a setting: give it by --data-dir")
-    settings = dict(wanted.settings)
-    reads = (
-        wanted.name in DATASETS
-        and "data_dir" in inspect.signature(DATASETS[wanted.name]).parameters
+    code: Callable[..., object] = imports.look_up(
+        "dataset", wanted, DATASETS, allowed, (Dataset, Federation)
     )
-    if reads and data_dir is not None:
-        settings["data_dir"] = str(data_dir)
-    return spec.construct("dataset", spec.Spec(wanted.name, settings), DATASETS)
+    known = inspect.signature(code).parameters
+    folder = {} if data_dir is None or "data_dir" not in known else {"data_dir": str(data_dir)}
+    made = spec.call(wanted.name, code, {**wanted.settings, **folder})
+    if not isinstance(made, Dataset | Federation):
+        raise InputError(f"'{wanted.name}' made a {type(made).__name__}: a Dataset or a Federation")
+    return made if wanted.name in DATASETS else _recorded(made, code, wanted, seed)
+
+
+def _recorded(
+    made: Dataset | Federation, code: Callable[..., object], wanted: spec.Spec, seed: int
+) -> Dataset | Federation:
+    """Return what code elsewhere has made, with the text that makes it again."""
+    text = imports.complete(code, wanted, without=("data_dir",))
+    if isinstance(made, Dataset):
+        return replace(made, recipe=text)
+    recipe = {
+        "dataset": text,
+        "partition": "natural",
+        "clients": None,
+        "seed": seed,
+        "fractions": list(USUAL),
+        "official": False,
+        "noise": [],
+    }
+    return replace(made, recipe=recipe)
 
 
 def _text(name: str, **settings: int | float | str) -> str:

@@ -356,10 +356,10 @@ class Federation:
     def _noisy_recipe(
         self, noise: Noise, seed: int, clients: Sequence[str] | None
     ) -> Mapping[str, Any] | None:
-        text = noise_text(noise)
-        if self.recipe is None or text is None:
+        if self.recipe is None:
             return None
-        step = {"noise": text, "seed": seed, "clients": None if clients is None else list(clients)}
+        chosen = None if clients is None else list(clients)
+        step = {"noise": noise_text(noise), "seed": seed, "clients": chosen}
         return {**self.recipe, "noise": [*self.recipe.get("noise", ()), step]}
 
     def _splits(self) -> dict[str, Split]:

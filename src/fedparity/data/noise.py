@@ -10,16 +10,18 @@ CIKM 2022.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from fedparity import spec
+from fedparity import imports, spec
 from fedparity.data.split import Ints
+from fedparity.imports import Allowed
 
 
+@runtime_checkable
 class Noise(Protocol):
     """Anything that returns labels of which some are wrong."""
 
@@ -63,14 +65,17 @@ NOISES: Mapping[str, Callable[..., Noise]] = {"symmetric": Symmetric, "pair": Pa
 
 def as_noise(noise: Noise | str) -> Noise:
     """Return the noise a text such as ``"symmetric(rate=0.3)"`` names; an object is kept."""
-    if isinstance(noise, str):
-        return spec.construct("label noise", spec.parse_one(noise), NOISES)
-    return noise
+    return read(noise, Allowed.by(named=noise)) if isinstance(noise, str) else noise
 
 
-def noise_text(noise: Noise) -> str | None:
-    """Return the text of a noise of the table, ``None`` for a user's own."""
+def read(text: str, allowed: Allowed) -> Noise:
+    """Return the noise a text names, which may name the code that is allowed."""
+    return imports.make("label noise", spec.parse_one(text), NOISES, allowed, Noise)
+
+
+def noise_text(noise: Noise) -> str:
+    """Return the text of a noise, with all settings."""
     for name, kind in NOISES.items():
         if type(noise) is kind:
             return str(spec.written(name, noise))
-    return None
+    return imports.text_of(noise)

@@ -3,27 +3,30 @@
 Every scheme is a frozen dataclass with one method, ``assign(labels, natural, clients, rng)``,
 which returns the client number of each example, or -1 for an example that no client gets.
 ``natural`` holds the dataset's own client numbers where it has them. A scheme of your own is any
-object with that method.
+object with that method; in a text it is named by its import path, as in
+``mypackage.schemes:Mine(share=0.5)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from fedparity import spec
+from fedparity import imports, spec
 from fedparity.data.split import Ints
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 
 Labels = npt.NDArray[Any]
 STRICT = ConfigDict(extra="forbid")
 
 
+@runtime_checkable
 class Partition(Protocol):
     """Anything that says which client gets which example."""
 
@@ -203,17 +206,20 @@ PARTITIONS: Mapping[str, Callable[..., Partition]] = {
 
 def as_partition(scheme: Partition | str) -> Partition:
     """Return the scheme a text such as ``"dirichlet(alpha=0.1)"`` names; an object is kept."""
-    if isinstance(scheme, str):
-        return spec.construct("partition", spec.parse_one(scheme), PARTITIONS)
-    return scheme
+    return read(scheme, Allowed.by(named=scheme)) if isinstance(scheme, str) else scheme
 
 
-def partition_text(scheme: Partition) -> str | None:
-    """Return the text of a scheme of the table, ``None`` for a user's own."""
+def read(text: str, allowed: Allowed) -> Partition:
+    """Return the scheme a text names, which may name the code that is allowed."""
+    return imports.make("partition", spec.parse_one(text), PARTITIONS, allowed, Partition)
+
+
+def partition_text(scheme: Partition) -> str:
+    """Return the text of a scheme, with all settings."""
     for name, kind in PARTITIONS.items():
         if type(scheme) is kind:
             return str(spec.written(name, scheme))
-    return None
+    return imports.text_of(scheme)
 
 
 def deal_alike(labels: Labels, owner: Ints, new: Labels, rng: np.random.Generator) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,20 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from fedparity import spec
-from fedparity.data import datasets
+from fedparity.data import datasets, noise, partition
+from fedparity.data.dataset import Dataset
 from fedparity.data.federation import USUAL, Federation
 from fedparity.errors import InputError
+from fedparity.imports import NOTHING, Allowed
 
 STRICT = ConfigDict(extra="forbid")
+UNDEALT: Mapping[str, Any] = {
+    "partition": "natural",
+    "clients": None,
+    "fractions": USUAL,
+    "official": False,
+}
+"""What a recipe says of a federation that a function makes by itself."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -39,8 +49,10 @@ class Recipe:
     noise: tuple[NoiseStep, ...] = ()
 
 
-def rebuild(recipe: Mapping[str, Any], data_dir: Path | str | None = None) -> Federation:
-    """Return the federation that a recipe describes.
+def rebuild(
+    recipe: Mapping[str, Any], data_dir: Path | str | None = None, allowed: Allowed = NOTHING
+) -> Federation:
+    """Return the federation that a recipe describes; it may name the code that is allowed.
 
     Examples
     --------
@@ -51,9 +63,19 @@ def rebuild(recipe: Mapping[str, Any], data_dir: Path | str | None = None) -> Fe
     if not isinstance(recipe, Mapping):
         raise InputError("a recipe is a table with at least dataset and partition")
     read = spec.call("data", Recipe, {str(name): value for name, value in recipe.items()})
-    federation = datasets.load(read.dataset, data_dir).split(
-        read.partition, read.clients, read.seed, read.fractions, read.official
-    )
+    made = datasets.read(read.dataset, data_dir, allowed, read.seed)
+    federation = made if isinstance(made, Federation) else _dealt(made, read, allowed)
+    if isinstance(made, Federation) and read != replace(read, **UNDEALT):
+        raise InputError(
+            f"'{read.dataset}' makes a federation of its own: leave partition, clients, fractions "
+            "and official out"
+        )
     for step in read.noise:
-        federation = federation.with_label_noise(step.noise, step.seed, step.clients)
+        wrong = noise.read(step.noise, allowed)
+        federation = federation.with_label_noise(wrong, step.seed, step.clients)
     return federation
+
+
+def _dealt(dataset: Dataset, read: Recipe, allowed: Allowed) -> Federation:
+    scheme = partition.read(read.partition, allowed)
+    return dataset.split(scheme, read.clients, read.seed, read.fractions, read.official)

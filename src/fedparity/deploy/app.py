@@ -23,7 +23,7 @@ TASK = '''"""What happens at a site: the examples of its client are read."""
 from pathlib import Path
 
 import fedparity as fp
-from fedparity.records.settings import federation_of
+{imports}from fedparity.records.settings import federation_of
 from fedparity.records.rundir import read_yaml
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")
@@ -41,7 +41,7 @@ def load(client: str) -> fp.Federation:
 
     Until then each client's share is cut out of the data that the experiment names: a trial.
     """
-    return federation_of(read_yaml(EXPERIMENT)).only(client)
+    return federation_of(read_yaml(EXPERIMENT){allowed}).only(client)
 '''
 CLIENT_APP = '''"""What every site runs."""
 
@@ -96,12 +96,16 @@ def new_app(directory: Path, experiment: Path, allow_import: Sequence[str] = ())
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise InputError(f"{directory} is not an empty directory: choose another one")
     config = run_config(made.federation.names, f"runs/{name}")
-    allowed = f", allow_import={json.dumps(list(allow_import))}" if allow_import else ""
+    packages = json.dumps(list(allow_import))
+    allowed = f", allow_import={packages}" if allow_import else ""
     files = {
         "pyproject.toml": PYPROJECT.format(
             name=name, version=version("fedparity"), experiment=EXPERIMENT, config=toml(config)
         ),
-        "task.py": TASK,
+        "task.py": TASK.format(
+            imports="from fedparity.imports import Allowed\n" if allow_import else "",
+            allowed=f", allowed=Allowed.by({packages})" if allow_import else "",
+        ),
         "client_app.py": CLIENT_APP.format(allowed=allowed),
         "server_app.py": SERVER_APP.format(allowed=allowed),
         EXPERIMENT: file.read_text(encoding="utf-8"),

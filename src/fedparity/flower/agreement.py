@@ -15,6 +15,7 @@ from torch import nn
 
 from fedparity.flower import Settings
 from fedparity.flower.codec import shown
+from fedparity.imports import Allowed
 from fedparity.learning.task import Task
 from fedparity.recipes import complete
 from fedparity.records.rundir import RunDir, read_yaml
@@ -44,15 +45,18 @@ def conditions_of(settings: Mapping[str, Any]) -> Conditions:
     return call("experiment", Conditions, {k: v for k, v in settings.items() if k in names})
 
 
-def agreed(settings: Mapping[str, Any], task: Task | None) -> dict[str, str]:
-    """Return, as texts, the settings and versions that both sides must have alike."""
+def agreed(settings: Mapping[str, Any], task: Task | None, allowed: Allowed) -> dict[str, str]:
+    """Return, as texts, the settings and versions that both sides must have alike.
+
+    ``allowed`` is the code that the settings may name; what the other side says is only compared.
+    """
     conditions, solver = conditions_of(settings), solver_of(settings)
     if task is None:
         named = {"task": settings.get("task", "by the data"), "model": settings.get("model")}
     else:
-        named = {"task": task.name, "model": task.model_text or "given in Python"}
+        named = {"task": task.text, "model": task.model_text or "given in Python"}
     told = {
-        "algorithm": complete(algorithm_of(settings)),
+        "algorithm": complete(algorithm_of(settings, allowed)),
         **named,
         "solver": json.dumps({f.name: getattr(solver, f.name) for f in dataclasses.fields(solver)}),
         **{name: getattr(conditions, name) for name in ON_CLIENTS},

@@ -79,7 +79,7 @@ def serve(
     allowed
         The code that settings may name.
     """
-    roster = Roster(grid, config.clients, agreed(settings, task))
+    roster = Roster(grid, config.clients, agreed(settings, task, allowed))
     name = secrets.token_hex(16)
     file = config.out / SITES
     folder = RunDir(config.out)

@@ -63,7 +63,7 @@ class Site:
         allowed: Allowed,
     ) -> None:
         self.client, self.conditions = client, conditions_of(settings)
-        self.agreed = agreed(settings, task)
+        self.agreed = agreed(settings, task, allowed)
         federation = load(client)
         if len(federation) != 1:
             raise InputError(
@@ -75,7 +75,7 @@ class Site:
         self.setup = prepare(
             federation,
             task,
-            algorithm_of(settings),
+            algorithm_of(settings, allowed),
             solver_of(settings),
             self.conditions,
             metrics_of(settings, allowed),

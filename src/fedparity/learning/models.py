@@ -20,7 +20,7 @@ from torch import nn
 
 from fedparity import spec
 from fedparity.errors import InputError, unknown
-from fedparity.imports import Allowed, ImportPath, find
+from fedparity.imports import Allowed, ImportPath, look_up
 
 Shape = tuple[int, ...]
 Factory = Callable[[Shape, int], nn.Module]
@@ -133,17 +133,14 @@ def resolve(text: str, allowed: Allowed) -> Factory:
     where Python looks for modules, if it is ``allowed``; the text itself is never executed.
     """
     path = ImportPath.read(text)
-    if path is not None:
-        make = find(path, allowed, "model", nn.Module)
-        known = inspect.signature(make).parameters
-        for setting in path.settings:
-            if setting not in known:
-                raise unknown(f"setting of {path.name}", setting, known)
-        return adapt(functools.partial(make, **path.settings) if path.settings else make)
-    term = spec.parse_one(text)
+    term = spec.parse_one(text) if path is None else spec.Spec(str(path), path.settings)
+    make = look_up("model", term, MODELS, allowed, nn.Module)
     if term.name not in MODELS:
-        raise unknown("model", term.name, MODELS)
-    make = MODELS[term.name]
+        known = inspect.signature(make).parameters
+        for setting in term.settings:
+            if setting not in known:
+                raise unknown(f"setting of {_name(make)}", setting, known)
+        return adapt(functools.partial(make, **term.settings) if term.settings else make)
     settings = spec.call(term.name, _settings_of(make), term.settings).model_dump()
     return functools.partial(make, **settings) if term.settings else make
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedparity import spec
 from fedparity.errors import InputError
-from fedparity.imports import Allowed
+from fedparity.imports import Allowed, complete, look_up, make, path_of, text_of
 from fedparity.learning import augmentation, models
 from fedparity.learning.augmentation import Augment
 
@@ -34,6 +35,10 @@ So many are the float32 numbers of AVX-512, the widest there is.
 class Task:
     """A model factory with a loss.
 
+    A task of your own derives from it. Settings that its constructor takes beside ``model`` and
+    ``augment`` are kept as attributes of the same names, so that a run can record them; in a text
+    it is named by its import path, ``mypackage.tasks:Ranking(margin=0.5)``.
+
     Parameters
     ----------
     model
@@ -46,6 +51,8 @@ class Task:
     """
 
     name = "task"
+    written: str | None = None
+    """The text that the task was read from, where that names code elsewhere."""
 
     def __init__(self, model: Factory | str, augment: Augment = augmentation.usual) -> None:
         self._augment = augment
@@ -55,6 +62,16 @@ class Task:
             self.factory, self.model_text = models.resolve(model, Allowed.by(named=model)), model
         else:
             self.factory, self.model_text = model, _importable(model)
+
+    @property
+    def text(self) -> str:
+        """The task as an experiment file has it, with all settings but the model."""
+        if self.written is not None:
+            return self.written
+        if TASKS.get(self.name) is type(self):
+            return self.name
+        own = [name for name in inspect.signature(type(self)).parameters if name not in GIVEN]
+        return text_of(self, {name: getattr(self, name, UNKNOWN) for name in own})
 
     def build(
         self, shape: tuple[int, ...], outputs: int, seed: int, dtype: torch.dtype
@@ -151,6 +168,24 @@ TASKS: dict[str, type[Task]] = {
 }
 
 
+GIVEN = ("model", "augment")
+"""What the constructor of a task takes beside its settings."""
+UNKNOWN = object()
+"""In place of a setting that a task did not keep: no text can make it again."""
+
+
+def read(text: str, model: Factory | str, allowed: Allowed) -> Task:
+    """Return the task that a text names for a model; it may name the code that is allowed."""
+    term = spec.parse_one(text)
+    if term.name in TASKS and term.settings:
+        raise InputError(f"the task '{term.name}' has no settings, got '{text}'")
+    made = make("task", term, TASKS, allowed, Task, given=(model,))
+    if term.name not in TASKS:
+        code = look_up("task", term, TASKS, allowed, Task)
+        made.written = complete(code, term, without=GIVEN)
+    return made
+
+
 def slope_of(task: Task) -> Slope | None:
     """Return the derivative of the task's loss, if it is written beside that very loss."""
     for kind in type(task).__mro__:
@@ -186,12 +221,7 @@ def _importable(factory: Factory) -> str | None:
     for name, known in models.MODELS.items():
         if known is factory:
             return name
-    module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", "")
-    if module in (None, "__main__", "builtins") or "<" in name or "." in name:
-        return None
-    if getattr(sys.modules.get(str(module)), name, None) is not factory:
-        return None
-    return f"{module}:{name}"
+    return path_of(factory)
 
 
 def task_for(kind: str, model: Factory | str) -> Task:

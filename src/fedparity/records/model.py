@@ -12,6 +12,7 @@ from torch import nn
 
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
+from fedparity.learning.models import build
 from fedparity.learning.seeds import seed_for
 from fedparity.learning.task import DTYPES, Factory
 from fedparity.records.rundir import RunDir
@@ -45,15 +46,16 @@ def load_model(
 def _module(settings: Mapping[str, Any], allowed: Allowed, factory: Factory | None) -> nn.Module:
     """Return a fresh module of a run, without its data where the run recorded their shape."""
     record = settings.get("record") or {}
-    if "inputs" not in record or "task" not in settings:
-        federation = federation_of(settings)
-        task = task_of(settings, federation.kind, allowed, factory)
-        shape, outputs = federation.shape, federation.outputs
-    else:
-        task = task_of(settings, "classes", allowed, factory)
-        shape, outputs = tuple(record["inputs"]), record["outputs"]
+    seed = seed_for(settings.get("seed", 0), "model")
     dtype = DTYPES[settings.get("dtype", "float32")]
-    return task.build(shape, outputs, seed_for(settings.get("seed", 0), "model"), dtype)
+    if "inputs" not in record or "task" not in settings:
+        federation = federation_of(settings, allowed=allowed)
+        kind, shape, outputs = federation.kind, federation.shape, federation.outputs
+    else:
+        kind, shape, outputs = "classes", tuple(record["inputs"]), record["outputs"]
+    if factory is not None:
+        return build(factory, shape, outputs, seed, dtype)
+    return task_of(settings, kind, allowed).build(shape, outputs, seed, dtype)
 
 
 def save_module(module: nn.Module, file: Path) -> None:

@@ -7,15 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from fedparity.data import Federation, rebuild
-from fedparity.errors import InputError, unknown
-from fedparity.imports import Allowed
+from fedparity.errors import InputError
+from fedparity.imports import NOTHING, Allowed
+from fedparity.learning import task
 from fedparity.learning.models import resolve
-from fedparity.learning.task import TASKS, Factory, Task
+from fedparity.learning.task import Task
 
 
-def federation_of(settings: Mapping[str, Any], data_dir: str | Path | None = None) -> Federation:
-    """Return the federation that the ``data`` of an experiment's settings describes."""
-    return rebuild(recipe_of(settings), data_dir)
+def federation_of(
+    settings: Mapping[str, Any], data_dir: str | Path | None = None, allowed: Allowed = NOTHING
+) -> Federation:
+    """Return the federation that the ``data`` of an experiment's settings describes.
+
+    ``allowed`` is the code that the settings may name.
+    """
+    return rebuild(recipe_of(settings), data_dir, allowed)
 
 
 def recipe_of(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,26 +43,20 @@ def recipe_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     return recipe
 
 
-def task_of(
-    settings: Mapping[str, Any], kind: str, allowed: Allowed, factory: Factory | None = None
-) -> Task:
+def task_of(settings: Mapping[str, Any], kind: str, allowed: Allowed) -> Task:
     """Return the task; what is not named follows from the kind of the data.
 
-    ``allowed`` is the code that the settings may name as the model; a ``factory`` takes its place.
+    ``allowed`` is the code that the settings may name.
     """
-    if factory is None and "model" not in settings:
+    if "model" not in settings:
         raise InputError(
             "the experiment names no model: give one (--model linear, or 'model: linear' in the "
             "file)"
         )
-    model: Factory | str = str(settings["model"]) if factory is None else factory
-    if isinstance(model, str):
-        resolve(model, allowed)  # refuses what a task, made in Python, takes
+    model = str(settings["model"])
+    resolve(model, allowed)  # refuses what a task, made in Python, takes
     default = "classification" if kind == "classes" else "regression"
-    name = str(settings.get("task", default))
-    if name not in TASKS:
-        raise unknown("task", name, TASKS)
-    return TASKS[name](model)
+    return task.read(str(settings.get("task", default)), model, allowed)
 
 
 def table_of(settings: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from fedparity.data import Federation
 from fedparity.engines import choice
 from fedparity.engines.engine import Ids, Setup
 from fedparity.errors import InputError, unknown
+from fedparity.imports import paths_in
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seed_for
 from fedparity.learning.solver import Solver
@@ -335,7 +336,7 @@ class Experiment:
         solver = {k: v for k, v in vars(self.solver).items() if not k.startswith("_")}
         return {
             **({"data": dict(recipe)} if recipe is not None else {}),
-            "task": self.task.name,
+            "task": self.task.text,
             **({"model": self.task.model_text} if self.task.model_text is not None else {}),
             "algorithm": complete(self.algorithm),
             "solver": solver,
@@ -369,6 +370,11 @@ class Experiment:
         """Return the rule or the numbers; of many clients the file that the run keeps them in."""
         told = self.conditions.lstar
         return told if isinstance(told, str) or len(told) <= INLINE else LSTAR
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The import paths of what is not fedparity's own, as the experiment file has them."""
+        return tuple(map(str, paths_in(self.describe())))
 
     def identity(self) -> dict[str, Any]:
         """Return what a run that is resumed must agree with."""

@@ -9,8 +9,9 @@ What a run writes as ``experiment.yaml`` is complete; a user may write as little
 The partition is by default the dataset's own (``natural``), and the seeds of the partition and of
 label noise are by default the experiment's ``seed``.
 
-A file is data. The model may be an import path, but it is followed only if who opens the file
-allows it, by ``allow_import``: the name of a package, or several, whose code the file may name.
+A file is data. It may name a model, parts, data, label noise, a task and a sampling by import path,
+but these are followed only if who opens the file allows it, by ``allow_import``: the name of a
+package, or several, whose code the file may name.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from fedparity.learning.solver import Solver
 from fedparity.learning.task import Task
 from fedparity.method.algorithm import Algorithm
 from fedparity.metrics import Metric, read_metrics
-from fedparity.recipes import algorithm, complete
+from fedparity.recipes import complete, read
 from fedparity.records.result import Result
 from fedparity.records.rundir import RunDir, read_yaml
 from fedparity.records.settings import federation_of, table_of, task_of
 from fedparity.run.conditions import Conditions, Stop
 from fedparity.run.experiment import ANYHOW, Experiment
+from fedparity.run.sampling import read as read_sampling
 from fedparity.spec import call, split_list
 
 if TYPE_CHECKING:
@@ -61,19 +63,22 @@ def experiment(
     """
     check_keys(settings)
     if federation is None:
-        federation = federation_of(settings, data_dir)
+        federation = federation_of(settings, data_dir, allowed)
     if task is None:
         task = task_of(settings, federation.kind, allowed)
     conditions = {f.name for f in dataclasses.fields(Conditions)}
+    known = {key: value for key, value in settings.items() if key in conditions}
+    if "sampling" in known:
+        known["sampling"] = read_sampling(known["sampling"], allowed)
     stop = table_of(settings, "stop")
     return Experiment(
         federation,
         task,
-        algorithm=algorithm_of(settings),
+        algorithm=algorithm_of(settings, allowed),
         solver=solver_of(settings),
         stop=call("stop", Stop, stop) if stop else None,
         metrics=metrics_of(settings, allowed) if metrics is None else metrics,
-        **{key: value for key, value in settings.items() if key in conditions},
+        **known,
     )
 
 
@@ -155,15 +160,15 @@ def resume(
     return again.resume(directory, watch)
 
 
-def algorithm_of(settings: Mapping[str, Any]) -> Algorithm:
+def algorithm_of(settings: Mapping[str, Any], allowed: Allowed) -> Algorithm:
     """Return the algorithm, under the name the user gave it where a run recorded that."""
-    found = algorithm(str(settings.get("algorithm", "fedavg")))
+    found = read(str(settings.get("algorithm", "fedavg")), allowed)
     record = settings.get("record")
     written = record.get("written_as") if isinstance(record, Mapping) else None
     if written is None:
         return found
     try:
-        named = algorithm(str(written))
+        named = read(str(written), allowed)
     except InputError:  # a name the user gave to a list of parts
         return found
     return named if complete(named) == complete(found) else found

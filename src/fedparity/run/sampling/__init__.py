@@ -6,7 +6,9 @@ PowerOfChoice(candidates=20, signal='fresh')
 
 from __future__ import annotations
 
+from fedparity import imports
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 from fedparity.run.sampling.available import Available as Available
 from fedparity.run.sampling.plain import Size as Size
 from fedparity.run.sampling.plain import Uniform as Uniform
@@ -15,17 +17,23 @@ from fedparity.run.sampling.sampling import Losses as Losses
 from fedparity.run.sampling.sampling import Population as Population
 from fedparity.run.sampling.sampling import Sampling as Sampling
 from fedparity.run.sampling.sampling import State as State
-from fedparity.spec import construct, parse_one
+from fedparity.spec import parse_one
 
 SAMPLINGS: dict[str, type[Sampling]] = {
     kind.name: kind for kind in (Uniform, Size, PowerOfChoice, Available)
 }
 
 
-def read(sampling: object) -> Sampling:
-    """Return the sampling that a text names; a sampling is returned as it is."""
+def read(sampling: object, allowed: Allowed | None = None) -> Sampling:
+    """Return the sampling that a text names; a sampling is returned as it is.
+
+    ``allowed`` is the code that the text may name; by default what it names itself, as a text that
+    is written in a program may.
+    """
     if isinstance(sampling, Sampling):
         return sampling
     if not isinstance(sampling, str):
         raise InputError(f"sampling is a text such as 'uniform', got {str(sampling)[:80]!r}")
-    return construct("sampling", parse_one(sampling), SAMPLINGS)
+    if allowed is None:
+        allowed = Allowed.by(named=sampling)
+    return imports.make("sampling", parse_one(sampling), SAMPLINGS, allowed, Sampling)

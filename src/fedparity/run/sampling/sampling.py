@@ -12,6 +12,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from fedparity.engines.engine import Ids
+from fedparity.imports import is_own, text_of
 from fedparity.learning.seeds import generator
 from fedparity.spec import written
 
@@ -84,7 +85,7 @@ class Sampling:
     @property
     def text(self) -> str:
         """The sampling as an experiment file has it, with all settings."""
-        return str(written(self.name, self))
+        return str(written(self.name, self)) if is_own(type(self)) else text_of(self)
 
     @property
     def identity(self) -> str:
