@@ -124,7 +124,8 @@ def introduce(experiment: Experiment, out: Console) -> None:
         markup=False,
     )
     if experiment.foreign:
-        out.print(f"imported: {', '.join(experiment.foreign)}", style="dim", markup=False)
+        told = f"imported: {', '.join(experiment.foreign)}"
+        out.print(told, style="dim", markup=False, soft_wrap=True)
     most = experiment.cost_alone()
     if most is not None:
         out.print(
