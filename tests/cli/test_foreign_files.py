@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +29,9 @@ def small(shape, outputs):
 class Touch:
     def __init__(self):
         Path("mark").touch()
+
+def touch():
+    Path("mark").touch()
 """
 ATTACKS = (
     "os:system(command='touch mark')",
@@ -44,6 +49,18 @@ DOORS = {
     "resume": ("resume", "run"),
     "resume a comparison": ("resume", "comparison", "--rounds", "2"),
 }
+
+PLACES = {
+    "part": ("algorithm", "CODE"),
+    "part beside others": ("algorithm", "fedprox(mu=0.1)+CODE"),
+    "dataset": ("data", "CODE"),
+    "partition": ("data", {"dataset": "digits", "partition": "CODE", "clients": 3}),
+    "noise": ("data", {"dataset": "eagle_synthetic(n=10)", "noise": "CODE"}),
+    "noise by steps": ("data", {"dataset": "eagle_synthetic(n=10)", "noise": [{"noise": "CODE"}]}),
+    "task": ("task", "CODE"),
+    "sampling": ("sampling", "CODE"),
+}
+"""Where else than as its model a file may name code."""
 
 
 @pytest.fixture
@@ -79,6 +96,52 @@ def test_a_file_does_not_run_code(cli, nets, door, attack):
     if "os.system" not in attack:  # that is no import path at all
         assert attack.partition("(")[0].format(nets=nets) in done.err
         assert "--allow-import" in done.err
+
+
+def place(what: str, code: str) -> None:
+    """Write a stranger's files that name code in another place than the model."""
+    write("linear")
+    key, template = PLACES[what]
+    value = json.loads(json.dumps(template).replace("CODE", json.dumps(code)[1:-1]))
+    for file in ("file.yaml", "run/experiment.yaml", "comparison/comparison.yaml"):
+        told = {**yaml.safe_load(Path(file).read_text()), key: value}
+        Path(file).write_text(yaml.safe_dump(told))
+
+
+CASES = [
+    *itertools.product(("run", "resume"), PLACES),
+    *itertools.product(("compare", "resume a comparison"), ("dataset", "task", "sampling")),
+]
+
+
+@pytest.mark.parametrize("code", ["{nets}:touch", "os:system(command='touch mark')"])
+@pytest.mark.parametrize(("door", "what"), CASES)
+def test_whatever_a_file_names_runs_no_code(cli, nets, door, what, code):
+    place(what, code.format(nets=nets))
+    done = cli(*DOORS[door])
+    assert refused(done)
+    assert code.partition("(")[0].format(nets=nets) in done.err
+    assert "--allow-import" in done.err
+    assert not Path("imported").exists()
+
+
+@pytest.mark.parametrize("door", ["compare", "resume a comparison"])
+def test_algorithms_of_a_comparison_are_data_too(cli, nets, door):
+    write("linear")
+    for file in ("file.yaml", "comparison/comparison.yaml"):
+        told = {**yaml.safe_load(Path(file).read_text()), "algorithms": ["fedavg", f"{nets}:touch"]}
+        Path(file).write_text(yaml.safe_dump(told))
+    assert refused(cli(*DOORS[door][:2]))
+    assert not Path("imported").exists()
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_what_allowed_code_makes_must_be_what_is_asked_for(cli, nets, what):
+    place(what, f"{nets}:touch")
+    done = cli("run", "file.yaml", "--allow-import", nets)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    told = "takes 0 positional arguments" if what == "task" else "made a NoneType"
+    assert told in done.err
 
 
 @pytest.mark.parametrize("attack", BEYOND)
