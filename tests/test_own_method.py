@@ -22,7 +22,10 @@ from fedparity.testing import CHECKS, Trial
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "own_method"
 SETTINGS = yaml.safe_load((EXAMPLE / "experiment.yaml").read_text(encoding="utf-8"))
-PATHS = "own_method.data:rivers, own_method.partition:Uneven, own_method.part:Tempered"
+PATHS = (
+    "own_method.data:rivers, own_method.partition:Uneven, own_method.part:Tempered, "
+    "own_method.metric:missed"
+)
 MINE = ("--allow-import", "own_method")
 
 
@@ -66,7 +69,7 @@ def same(one: str, two: str) -> bool:
 
 def in_python(out: str, rounds: int) -> fp.Result:
     """Run what experiment.yaml says, made of objects."""
-    from own_method import Tempered, Uneven
+    from own_method import Tempered, Uneven, missed
 
     data = fp.datasets.load("own_method.data:rivers(n=40)")
     return fp.Experiment(
@@ -77,6 +80,7 @@ def in_python(out: str, rounds: int) -> fp.Result:
         solver=fp.Solver(lr=0.1, steps=3, batch=8),
         dtype="float64",
         lstar="none",
+        metrics=[fp.Metric(missed, better="lower")],
     ).run(out=out)
 
 
@@ -172,6 +176,7 @@ def test_on_flower_it_gives_the_simulators_bits(folder):
         return serve(settings_of(SETTINGS), None, grid, run_config(told), allowed=server)
 
     result = flower("flower", "own_method", allowed)
+    assert "test_missed" in result.clients
     assert result.settings["algorithm"] == "prox(mu=0.1)+own_method.part:Tempered(beta=0.5)"
     for mine, known in zip(
         result.model().parameters(), simulated.model().parameters(), strict=True

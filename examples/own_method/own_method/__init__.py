@@ -1,7 +1,8 @@
-"""A method, a dataset and a partition that are not fedparity's own."""
+"""A method, a dataset, a partition and a metric that are not fedparity's own."""
 
 from own_method.data import rivers
+from own_method.metric import missed
 from own_method.part import Tempered
 from own_method.partition import Uneven
 
-__all__ = ["Tempered", "Uneven", "rivers"]
+__all__ = ["Tempered", "Uneven", "missed", "rivers"]
