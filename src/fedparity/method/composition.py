@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 
 from fedparity.errors import InputError
-from fedparity.method.facts import FACTS
+from fedparity.method.facts import AFTER, FACTS
 from fedparity.method.part import HOOKS, Part
 
 KNOWN = frozenset(dir(Part))
@@ -16,6 +16,10 @@ TOLD = frozenset({"name", "paper", "equalises", "learns", "reports", "neutral", 
     dir(object)
 )
 """What a part tells of itself; without more it does nothing."""
+STEPS = frozenset({"start", "tracks", "loss", "second", "examples", "grad"})
+"""Hooks of the local training loop."""
+STEPPED: frozenset[str] = AFTER - {"end_loss"}
+"""Facts of its steps."""
 CLOSE = 0.8
 """Likeness of a method's name to a hook's from which it is taken for a misspelling."""
 
@@ -117,14 +121,29 @@ def _weighing(parts: Sequence[Part]) -> Iterator[str]:
             yield f"'{part.name}' would overwrite the weights of '{other.name}': {remedy}"
 
 
+def words(part: Part) -> frozenset[str]:
+    """Return all by which other parts may refuse to stand with this one.
+
+    These are its traits, the names of its hooks, ``local_steps`` if it does its work in them, and
+    ``corrects_gradients`` if it does more to them than pull.
+    """
+    found = part.traits | part.hooks
+    if part.hooks & STEPS or part.reads & STEPPED:
+        found |= {"local_steps"}
+    if "grad" in part.hooks and not part.pull:
+        found |= {"corrects_gradients"}
+    return found
+
+
 def _traits(parts: Sequence[Part]) -> Iterator[str]:
     for place, part in enumerate(parts):
         for trait, reason in part.conflicts.items():
-            for other in (p for p in parts if p is not part and trait in p.traits):
+            for other in (p for p in parts if p is not part and trait in words(p)):
                 # Of two parts that exclude each other alike, one tells it.
-                alike = trait in part.traits and trait in other.conflicts
+                alike = trait in words(part) and trait in other.conflicts
                 if not alike or parts.index(other) < place:
                     yield reason.format(other=other.name)
-        for trait, reason in part.behind.items():
-            for other in (p for p in parts[place + 1 :] if trait in p.traits):
-                yield reason.format(other=other.name)
+        for reasons, others in ((part.ahead, parts[:place]), (part.behind, parts[place + 1 :])):
+            for trait, reason in reasons.items():
+                for other in (p for p in others if trait in words(p)):
+                    yield reason.format(other=other.name)

@@ -136,6 +136,8 @@ class Part:
     ``{other}`` is the other's name."""
     behind: ClassVar[Mapping[str, str]] = {}
     """Traits of parts that must not stand behind this one: trait -> reason and remedy."""
+    ahead: ClassVar[Mapping[str, str]] = {}
+    """Traits of parts that must not stand ahead of this one: trait -> reason and remedy."""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -154,7 +156,10 @@ class Part:
 
     @property
     def traits(self) -> frozenset[str]:
-        """What other parts may have to know: see the glossary for the words in use."""
+        """What other parts may have to know, besides what its hooks and facts say already.
+
+        See :func:`fedparity.method.composition.words`.
+        """
         return frozenset()
 
     @property

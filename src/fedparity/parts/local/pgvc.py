@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from itertools import takewhile
 from typing import Annotated, Literal
 
 import torch
@@ -103,6 +102,10 @@ class PGVC(Part):
 
     name = "pgvc"
     paper = "Sahoo et al. 2026 (FedPGVC)"
+    ahead = {
+        "corrects_gradients": "'pgvc' scales the gradient of the batch, which '{other}' would have "
+        "changed before: write 'pgvc' first"
+    }
     reports = {"norm": Norm()}
 
     @property
@@ -135,13 +138,6 @@ class PGVC(Part):
             raise InputError(
                 f"'pgvc' only rescales gradients in mode {self.mode}, which Adam undoes: use SGD "
                 "or mode=penalty"
-            )
-        before = takewhile(lambda part: part is not self, ctx.parts)
-        changing = [p.name for p in before if "grad" in p.hooks and not p.pull]
-        if changing:
-            raise InputError(
-                f"'pgvc' scales the gradient of the batch, which '{changing[0]}' would have "
-                "changed before: write 'pgvc' first"
             )
         planned = [
             p.name for p in ctx.parts if "loss" in p.hooks and (p.reads or "plan" in p.hooks)

@@ -62,7 +62,11 @@ class Scaffold(Part):
     paper = "Karimireddy et al. 2020 (SCAFFOLD)"
     learns = "its update and the change of its control variate"
     reports = {"dc": Vector()}
-    conflicts = {"control_variates": "'scaffold' and 'pvr' would both correct the steps: keep one"}
+    conflicts = {
+        "control_variates": "'scaffold' and 'pvr' would both correct the steps: keep one",
+        "start": "control variates would correct parameters that '{other}' keeps on the clients: "
+        "keep one",
+    }
 
     @property
     def traits(self) -> frozenset[str]:
@@ -78,12 +82,6 @@ class Scaffold(Part):
 
     def validate(self, ctx: Context) -> None:
         self.covered_from(ctx.layout)
-        elsewhere = [part.name for part in ctx.parts if "start" in part.hooks]
-        if elsewhere:
-            raise InputError(
-                f"'{self.name}' would correct parameters that '{elsewhere[0]}' keeps on the "
-                "clients: keep one"
-            )
         if self.option == 2 and not ctx.solver.plain:
             raise InputError(
                 f"'{self.name}' with option=2 needs plain SGD (no momentum, weight decay, clipping "

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from fedparity.errors import InputError
-from fedparity.method import AFTER, STRICT, Client, Context, Finish, Part
-
-STEPS = frozenset({"start", "loss", "second", "grad"})
-"""Hooks of the local training loop, which does not run here."""
-STEPPED: frozenset[str] = AFTER - {"end_loss"}
-"""Facts of its steps."""
+from fedparity.method import STRICT, Client, Finish, Part
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -44,24 +36,17 @@ class FedSGD(Part):
     learns = "its full gradient"
     trains = False
     needs = frozenset({"plain_sgd"})
+    conflicts = {
+        "local_steps": "'fedsgd' takes no local steps, in which '{other}' does its work: leave it "
+        "out and train one full-batch step"
+    }
+    ahead = {
+        "finish": "'fedsgd' makes the update that '{other}' looks at: write 'fedsgd' first",
+    }
 
     @property
     def reads(self) -> frozenset[str]:
         return frozenset({"grad"})
-
-    def validate(self, ctx: Context) -> None:
-        idle = [part.name for part in ctx.parts if part.hooks & STEPS or part.reads & STEPPED]
-        if idle:
-            raise InputError(
-                f"'fedsgd' takes no local steps, in which '{idle[0]}' does its work: leave it out "
-                "and train one full-batch step"
-            )
-        before = takewhile(lambda part: part is not self, ctx.parts)
-        early = [part.name for part in before if "finish" in part.hooks]
-        if early:
-            raise InputError(
-                f"'fedsgd' makes the update that '{early[0]}' looks at: write 'fedsgd' first"
-            )
 
     def finish(self, delta: Tensor, c: Client) -> Finish:
         return Finish(-c.lr * c.grad)
