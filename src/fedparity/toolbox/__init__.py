@@ -1,4 +1,4 @@
-"""Tools for authors of methods: the simplex, and products of the updates of a round.
+"""Tools for authors of methods: the simplex, products of a round's updates, and shortest mixtures.
 
 Noise of the server's is ``ctx.noise``, that of a client ``c.noise``; strict settings are
 ``fedparity.method.STRICT``.
@@ -8,7 +8,8 @@ Noise of the server's is ``ctx.noise``, that of a client ``c.noise``; strict set
 tensor([0.2500, 0.7500, 0.0000])
 """
 
+from fedparity.toolbox.min_norm import min_norm
 from fedparity.toolbox.products import gram_matrix, inner_products, mixture
 from fedparity.toolbox.simplex import project
 
-__all__ = ["gram_matrix", "inner_products", "mixture", "project"]
+__all__ = ["gram_matrix", "inner_products", "min_norm", "mixture", "project"]

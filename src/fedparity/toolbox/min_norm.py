@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 Numbers = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_]
@@ -64,6 +63,8 @@ def slsqp(
     gram: Numbers, centre: Numbers, low: Numbers, high: Numbers, tolerance: float = 1e-8
 ) -> Numbers:
     """Return the solution between bounds to a tolerance, by sequential least squares."""
+    from scipy.optimize import minimize  # seldom needed, and slow to import
+
     found = minimize(
         lambda p: 0.5 * float(p @ gram @ p),
         centre,
