@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedparity.engines.engine import Setup
 from fedparity.learning.task import TASKS
-from fedparity.method.messages import SERVER, Named
+from fedparity.method.messages import Named
 from fedparity.method.reports import Gap, Loss, Report, kind_of, wrong_loss
 
 
@@ -18,8 +18,7 @@ def wrong_reports(setup: Setup, reports: Named, lstar: Tensor) -> Iterator[tuple
 
     ``lstar`` is the client's L*, NaN if nobody computed it.
     """
-    declared: dict[str, dict[str, Report]] = {SERVER: {"losses": Loss()}}
-    declared |= {part.name: dict(part.reports) for part in setup.algorithm.parts}
+    declared = setup.algorithm.declared
     for part, report in reports.items():
         for name, value in report.items():
             kind = kind_of(declared.get(part, {}).get(name), value)
@@ -31,6 +30,8 @@ def wrong_reports(setup: Setup, reports: Named, lstar: Tensor) -> Iterator[tuple
 def _wrong_loss(kind: Report, value: Tensor, setup: Setup, lstar: float) -> str | None:
     """Return why a loss, or the loss behind a gap, is none of the task's."""
     if type(setup.task) not in TASKS.values() or not isinstance(kind, Loss | Gap):
+        return None
+    if any("noisy_losses" in part.traits for part in setup.algorithm.parts):
         return None
     least, most, rounding = float(value.min()), float(value.max()), 0.0
     if isinstance(kind, Gap):

@@ -16,6 +16,7 @@ from fedparity.method.context import Context
 from fedparity.method.facts import AFTER, FACTS
 from fedparity.method.messages import SERVER, Down, Named, Replies, Server, Tensors
 from fedparity.method.part import Losses, Part, Served, Weights
+from fedparity.method.reports import Loss, Report
 
 Ask = Callable[[Down, Tensor], Replies]
 """The only door to the clients: a message and the ids of those asked."""
@@ -92,6 +93,11 @@ class Algorithm:
     def own_facts(self) -> dict[str, Part]:
         """The parts' own facts, by name: whose each is."""
         return {name: part for part in self.parts for name in part.own_facts}
+
+    @cached_property
+    def declared(self) -> dict[str, Mapping[str, Report]]:
+        """The kinds of what clients report, by part; the round itself asks for losses."""
+        return {SERVER: {"losses": Loss()}, **{part.name: part.reports for part in self.parts}}
 
     @property
     def trains(self) -> bool:

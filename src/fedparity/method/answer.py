@@ -258,7 +258,7 @@ def _sealed(
     """Return what leaves one client, after every boundary."""
     none = down.x[:0]
     reply = Reply(none if delta is None else delta, none if buffers is None else buffers, reports)
-    for part, c in _views(lane, "seal", tree, down):
+    for part, c in _views(lane, "seal", tree, down, kinds=lane.algorithm.declared):
         reply = part.seal(reply, c)
     return reply
 

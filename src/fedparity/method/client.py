@@ -12,6 +12,7 @@ from fedparity.errors import FedparityError
 from fedparity.learning import seeds
 from fedparity.learning.layout import Layout
 from fedparity.method.messages import Tensors
+from fedparity.method.reports import Report
 
 SHARED = "shared"
 """The track whose update is sent: from where ``start`` puts it."""
@@ -49,6 +50,8 @@ class Client:
         augmentation. :meth:`mean` takes the mean.
     second
         In ``grad``: the gradient asked for by the ``second`` hook, over the whole vector.
+    kinds
+        In ``seal``: the kinds that parts declare of their reports, ``c.kinds[part][name]``.
 
     Every fact that the part lists in ``reads`` is an attribute of its name, where it is known:
     ``c.loss``, ``c.grad``, ``c.lstar`` (see :data:`fedparity.method.facts.FACTS`).
@@ -69,6 +72,7 @@ class Client:
     predict: Callable[[Tensor], Tensor]
     augment: Callable[[Tensor, Tensor], Tensor]
     second: Tensor
+    kinds: Mapping[str, Mapping[str, Report]]
 
     def __init__(self, lr: float, round: int, layout: Layout, **known: object) -> None:
         self.lr, self.round, self.layout = lr, round, layout
@@ -106,7 +110,10 @@ class Client:
         return seeds.uniform(self._own_seed(), self._draw(draw), size, self.anchor.dtype)
 
     def noise(self, size: int, draw: int = 0) -> Tensor:
-        """Return standard normal numbers at the same address as :meth:`uniform`."""
+        """Return standard normal numbers at the same address as :meth:`uniform`.
+
+        In ``seal`` they are others in every exchange of a round.
+        """
         return seeds.normal(self._own_seed(), self._draw(draw), size, self.anchor.dtype)
 
     def _own_seed(self) -> Tensor:

@@ -56,6 +56,8 @@ class Rule:
         track = self.track.removeprefix(mine) if self.track.startswith(mine) else self.track
         purpose = f"{part.name}.{hook}" + ("" if self.track == SHARED else f"@{self.track}")
         down = self.down
+        if hook == "seal":  # two replies of a round with the same noise would tell their difference
+            purpose += f"@{down.phase}"
         return Client(
             down.lr,
             down.round,
