@@ -17,6 +17,7 @@ from fedparity.method.part import (
     Served,
     Weights,
 )
+from fedparity.method.privacy import Guarantee
 from fedparity.method.reports import Count, Gap, Loss, Norm, Report, Share, Vector
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Fact",
     "Finish",
     "Gap",
+    "Guarantee",
     "Loss",
     "Losses",
     "LossesAt",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -14,6 +14,11 @@ from fedparity.learning.solver import Solver
 
 if TYPE_CHECKING:
     from fedparity.method.part import Part
+
+
+Chance = Literal["uniform", "unequal", "losses"]
+"""By what a cohort is drawn: all clients with equal probability and without replacement, otherwise
+but without a look at their data, or by losses that they are asked for."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,11 @@ class Context:
 
     answered: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     """Rounds in which each client of the population has taken part, ``[K]``; empty before any."""
+
+    chance: Chance = "uniform"
+    """By what the clients that are asked are drawn."""
+    local_buffers: bool = False
+    """Whether buffers stay on the clients."""
 
     @property
     def n(self) -> Tensor:

@@ -18,6 +18,7 @@ from fedparity.method.client import Client
 from fedparity.method.context import Context
 from fedparity.method.facts import PerExample
 from fedparity.method.messages import Reply, Tensors
+from fedparity.method.privacy import Guarantee
 from fedparity.method.reports import Report
 
 Weights = Literal["size", "uniform"]
@@ -50,6 +51,7 @@ HOOKS = (
     "move",
     "judge",
     "tell",
+    "guarantee",
     "serve",
     "personal",
 )
@@ -320,6 +322,13 @@ class Part:
     def tell(self, s: Tensors) -> dict[str, float]:
         """Server, after the round: numbers for the log."""
         return {}
+
+    def guarantee(self, s: Tensors, ctx: Context) -> Guarantee | None:
+        """Server, after the round: what can be said of the clients' privacy; None says nothing.
+
+        ``ctx`` is the view before the first round.
+        """
+        return None
 
     def serve(self, x: Tensor, s: Tensors) -> Served:
         """Server, before an evaluation: what to evaluate and keep, and what ``personal`` needs."""

@@ -13,6 +13,8 @@ import pandas as pd
 from fedparity.records.checksums import sha256, sync
 
 COLUMNS = ("round", "client", "split", "model", "metric", "value", "n")
+RUN = "run"
+"""In place of a split: a number of the run, not of a client."""
 
 
 class Measured(NamedTuple):
@@ -58,6 +60,13 @@ class History:
             Measured(round, names, split, model, metric, value[seen], sizes)
             for metric, value in values.items()
         ]
+
+    def note(self, round: int, metric: str, value: float) -> None:
+        """Append a number of the whole run: its client is empty, its split ``run``."""
+        nobody, count = np.asarray([""], dtype=object), np.asarray([len(self.names)])
+        self._added.append(
+            Measured(round, nobody, RUN, "global", metric, np.asarray([value]), count)
+        )
 
     def table(self) -> pd.DataFrame:
         """Return all rows."""

@@ -84,6 +84,18 @@ class Result:
         return None if found is None else str(found)
 
     @property
+    def privacy(self) -> list[str]:
+        """What can be said of the clients' privacy, a line a part; nothing where none says it."""
+        told: dict[str, dict[str, Any]] = self.record.get("privacy") or {}
+        return [f"{name}: {each['line']}" for name, each in told.items()]
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run ended before its last round, where a privacy budget was spent."""
+        found = self.record.get("stopped")
+        return None if found is None else str(found)
+
+    @property
     def softens(self) -> str:
         """What to change in the algorithm if it levels down, such as ``lower lam``, or nothing."""
         return str(self.record.get("softens", ""))
@@ -94,8 +106,15 @@ class Result:
         return ClientFrame(self.clients, metrics=meanings(self.record), alone=self.alone)
 
     def summary(self, split: Split = "test") -> pd.Series[float]:
-        """Return one number a metric, over all clients."""
-        return self.frame.summary(split)
+        """Return one number a metric, over all clients; the epsilon of a run that has one too."""
+        told: dict[str, dict[str, Any]] = self.record.get("privacy") or {}
+        found = {
+            f"{each['unit']}_epsilon": float(each["epsilon"])
+            for each in told.values()
+            if each["epsilon"] is not None
+        }
+        summary = self.frame.summary(split)
+        return pd.concat([summary, pd.Series(found, dtype=float)]) if found else summary
 
     def model(
         self, *, factory: Factory | None = None, allow_import: str | Iterable[str] = ()

@@ -18,6 +18,10 @@ from fedparity.reports.numbers import (
     metrics_of,
 )
 
+OUTSIDE = (
+    "Numbers of evaluations, L* and these tables are made from the clients' data without noise: "
+    "no epsilon covers them."
+)
 NAMED = 5
 """Clients called by name in a sentence; of more, it gives the number."""
 NOT_JOINED = "Each client trained alone: there is nothing to gain or to pay by joining."
@@ -35,6 +39,19 @@ def headlines(result: Result) -> list[str]:
 def divergences(results: Results) -> list[str]:
     """Say which runs diverged, and what shows it."""
     return [f"{name} diverged: {r.diverged}." for name, r in results.items() if r.diverged]
+
+
+def privacy(results: Results) -> list[str]:
+    """Say what each run can say of its clients' privacy, and which ended on a budget."""
+    found = []
+    for name, result in results.items():
+        about = f"{name}, " if len(results) > 1 else ""
+        found += [f"Privacy: {about}{line}." for line in result.privacy]
+        if result.privacy:
+            found.append(OUTSIDE)
+        if result.stopped:
+            found.append(f"Ended early: {about}{result.stopped}.")
+    return list(dict.fromkeys(found))
 
 
 def cautions(results: Results) -> list[str]:

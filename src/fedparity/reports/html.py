@@ -14,7 +14,14 @@ import pandas as pd
 from fedparity.records.result import Result
 from fedparity.records.rundir import RunDir
 from fedparity.reports import numbers
-from fedparity.reports.findings import cautions, divergences, headlines, levelling, weights
+from fedparity.reports.findings import (
+    cautions,
+    divergences,
+    headlines,
+    levelling,
+    privacy,
+    weights,
+)
 from fedparity.reports.numbers import (
     FEW,
     Frames,
@@ -34,6 +41,7 @@ MOST = 200
 OF_ONE = (
     *("algorithm", "record.written_as", "record.weights", "record.softens"),
     *("record.diverged", "record.told", "record.kept_round"),
+    *("record.privacy", "record.stopped"),
 )
 """Settings and records that are not of all runs of a comparison alike."""
 HIGHEST = 3
@@ -122,6 +130,7 @@ def _findings(results: Results, baseline: str | None) -> Iterator[str]:
         sentences = cautions(results)
         if baseline is not None:
             sentences = [levelling(results, baseline), *sentences]
+    sentences = [*sentences, *privacy(results)]
     yield from (f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 

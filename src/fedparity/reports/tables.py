@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedparity.reports import numbers
-from fedparity.reports.findings import cautions, divergences, levelling, weights
+from fedparity.reports.findings import cautions, divergences, levelling, privacy, weights
 from fedparity.reports.numbers import (
     FEW,
     Frames,
@@ -48,6 +48,9 @@ def show(results: Results, console: Console, baseline: str | None = None) -> Non
     for line in divergences(results):
         console.print()
         console.print(escape(line), style="bold red", highlight=False)
+    for line in privacy(results):
+        console.print()
+        console.print(escape(line), highlight=False)
     if baseline is not None and len(results) > 1:
         console.print()
         console.print(escape(levelling(results, baseline)), highlight=False)

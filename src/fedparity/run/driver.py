@@ -31,6 +31,7 @@ from fedparity.errors import DivergedError, FedparityError, InputError
 from fedparity.method.algorithm import ask_losses
 from fedparity.method.messages import Down
 from fedparity.metrics import ClientFrame, Summary, summary_value
+from fedparity.method.privacy import Guarantee
 from fedparity.records.divergence import divergence
 from fedparity.records.history import History
 from fedparity.records.model import save_module
@@ -44,7 +45,7 @@ PAUSE = 10.0
 """Seconds between checkpoints when the experiment does not name rounds."""
 AHEAD = 16
 """Rounds whose cohorts are drawn at once."""
-KEPT = ("kept_round", "told", "diverged")
+KEPT = ("kept_round", "told", "privacy", "stopped", "diverged")
 """What is known of a run at its end, for its record."""
 MOST_EMPTY = 20
 """Empty rounds in a row after which a run gives up."""
@@ -336,12 +337,34 @@ class Run:
             **({"skipped": True} if state.empty or not met.asked else {}),
             seconds=round_(time.perf_counter() - began),
             **self._told(state),
+            **({"privacy": told} if (told := self._privacy(state)) else {}),
         )
 
     def _told(self, state: RunState) -> dict[str, dict[str, float]]:
         """Return the numbers that parts want recorded."""
         parts = self.experiment.setup.algorithm.having("tell")
         return {part.name: part.tell(state.server.parts.get(part.name, {})) for part in parts}
+
+    def _guarantees(self, state: RunState) -> dict[str, Guarantee]:
+        """Return what the parts say of the clients' privacy."""
+        parts, kept = self.experiment.setup.algorithm.having("guarantee"), state.server.parts
+        found = {p.name: p.guarantee(kept.get(p.name, {}), self.context) for p in parts}
+        return {name: guarantee for name, guarantee in found.items() if guarantee is not None}
+
+    def _privacy(self, state: RunState) -> dict[str, dict[str, Any]]:
+        """Return the same as plain values."""
+        return {name: each.record() for name, each in self._guarantees(state).items()}
+
+    def _spent(self, state: RunState) -> str | None:
+        """Return that a privacy budget allows no further round, if it is so."""
+        for name, each in self._guarantees(state).items():
+            if each.spent:
+                return (
+                    f"after {state.round} rounds '{name}' has spent epsilon {each.epsilon:.4g}: "
+                    f"one more round would make it {each.next:.4g}, over its budget of "
+                    f"{each.budget:.4g}"
+                )
+        return None
 
     def _down(self, state: RunState) -> Down:
         x, shared = self.experiment.setup.algorithm.served(state.server)
@@ -360,6 +383,9 @@ class Run:
         down = self._down(state)
         splits = [s for s in ("validation", "test") if len(getattr(self.experiment.federation, s))]
         values = {split: self._measure(down, split, state.round) for split in splits}
+        for each in self._guarantees(state).values():
+            if each.epsilon is not None:
+                self.history.note(state.round, each.metric, each.epsilon)
         self._watched(state, values)
         return _headline(values[splits[-1]]) if splits else ""
 
@@ -406,7 +432,9 @@ class Run:
 
     def _stopped(self, state: RunState) -> bool:
         stop = self.experiment.stop
-        return stop is not None and state.patience >= stop.patience
+        if stop is not None and state.patience >= stop.patience:
+            return True
+        return self._spent(state) is not None
 
     def _finish(self, state: RunState) -> Result:
         experiment, settings = self.experiment, self.experiment.describe()
@@ -418,6 +446,10 @@ class Run:
         shown = settings["record"].get("kept_round", state.round)
         if told := self._told(state):
             settings["record"]["told"] = told
+        if privacy := self._privacy(state):
+            settings["record"]["privacy"] = privacy
+        if state.round < experiment.rounds and (spent := self._spent(state)):
+            settings["record"]["stopped"] = spent
         values: dict[str, Values] = {}
         for split in ("train", "validation", "test"):
             if len(getattr(experiment.federation, split)):

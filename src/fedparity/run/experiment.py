@@ -318,6 +318,8 @@ class Experiment:
             parts=self.setup.algorithm.parts,
             seed=self.seed,
             validation=torch.from_numpy(self.federation.validation.sizes.copy()),
+            chance=self.drawing.chance,
+            local_buffers=self.setup.local_buffers,
         )
 
     def cost_alone(self) -> Cost | None:

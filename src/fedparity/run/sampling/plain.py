@@ -27,6 +27,7 @@ class Uniform(Sampling):
     """
 
     name = "uniform"
+    chance = "uniform"
 
     def draw(self, round: int, state: State, who: Population, losses: Losses) -> tuple[Ids, State]:
         return places(len(who), round, who), state

@@ -14,6 +14,7 @@ from torch import Tensor
 from fedparity.engines.engine import Ids
 from fedparity.imports import is_own, text_of
 from fedparity.learning.seeds import generator
+from fedparity.method.context import Chance
 from fedparity.spec import written
 
 State = dict[str, Tensor]
@@ -68,6 +69,8 @@ class Sampling:
     """The weights that go with it, where the experiment does not name others."""
     ahead: ClassVar[bool] = True
     """Whether a cohort follows from round and seed alone, so that it can be drawn at any time."""
+    chance: ClassVar[Chance] = "unequal"
+    """By what clients are drawn."""
     absence: ClassVar[bool] = False
     """Whether a client may be out of reach in a round."""
 
