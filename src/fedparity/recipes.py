@@ -17,6 +17,7 @@ from fedparity.parts import (
     PVR,
     QFFL,
     Adaptive,
+    DPClient,
     FedEBAPlus,
     FedMGDAPlus,
     FedSGD,
@@ -129,7 +130,19 @@ def _rfa(nu: float = 1e-6, iterations: int = 3) -> tuple[Part, ...]:
     return (GeometricMedian(nu=nu, iterations=iterations),)
 
 
+def _dp_fedavg(clip: float = 1.0, noise: float = 1.0) -> tuple[Part, ...]:
+    return (DPClient(clip=clip, noise=noise),)
+
+
+def _dp_fedavg_adaptive(
+    clip: float = 0.1, noise: float = 1.0, quantile: float = 0.5
+) -> tuple[Part, ...]:
+    return (DPClient(clip=clip, noise=noise, quantile=quantile),)
+
+
 RECIPES: dict[str, Recipe] = {
+    "dp_fedavg": Recipe(_dp_fedavg, DPClient.paper),
+    "dp_fedavg_adaptive": Recipe(_dp_fedavg_adaptive, "Andrew et al. 2021"),
     "fedadagrad": Recipe(_fedadagrad, Adaptive.paper),
     "fedadam": Recipe(_fedadam, Adaptive.paper),
     "fedavg": Recipe(_fedavg, "McMahan et al. 2017 (FedAvg)"),

@@ -17,6 +17,11 @@ from fedparity.testing.checks import check_engines, check_finite, check_replies,
 VARIANTS: dict[str, list[dict[str, object]]] = {
     "afl": [{"order": "weights_first"}, {"eta": 1.0, "initial": "size"}, {"average": True}],
     "ditto": [{"lam": 0.0}],
+    "dp_client": [
+        {"where": "clients", "noise": 0.5, "clip": 0.3},
+        {"quantile": 0.5, "clip": 0.1},
+        {"quantile": 0.5, "where": "clients", "cap": 2.0},
+    ],
     "eagle": [
         {"weights": "fresh", "lam": 0.1},
         {"normalise": "none", "v_min": 0.5, "apply": "gradient"},

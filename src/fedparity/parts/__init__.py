@@ -11,6 +11,8 @@ from fedparity.parts.local.sgd import FedSGD
 from fedparity.parts.personal.alone import Local
 from fedparity.parts.personal.bn import BN
 from fedparity.parts.personal.ditto import Ditto
+from fedparity.parts.private.client import DPClient
+from fedparity.parts.private.losses import DPLosses
 from fedparity.parts.robust.cap import Cap
 from fedparity.parts.robust.coordinate_median import CoordinateMedian
 from fedparity.parts.robust.geometric_median import GeometricMedian
@@ -43,6 +45,8 @@ PARTS: dict[str, type[Part]] = {
         Cap,
         CoordinateMedian,
         Ditto,
+        DPClient,
+        DPLosses,
         Eagle,
         FedEBA,
         FedEBAPlus,
@@ -83,6 +87,8 @@ __all__ = [
     "Adaptive",
     "Cap",
     "CoordinateMedian",
+    "DPClient",
+    "DPLosses",
     "Ditto",
     "Eagle",
     "FedEBA",

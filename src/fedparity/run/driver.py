@@ -30,8 +30,8 @@ from fedparity.engines.evaluation import Values
 from fedparity.errors import DivergedError, FedparityError, InputError
 from fedparity.method.algorithm import ask_losses
 from fedparity.method.messages import Down
-from fedparity.metrics import ClientFrame, Summary, summary_value
 from fedparity.method.privacy import Guarantee
+from fedparity.metrics import ClientFrame, Summary, summary_value
 from fedparity.records.divergence import divergence
 from fedparity.records.history import History
 from fedparity.records.model import save_module
