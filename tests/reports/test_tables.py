@@ -69,14 +69,50 @@ def test_names_are_data_and_not_markup(console, printed):
 
 def test_algorithms_stand_side_by_side_as_far_as_there_is_room():
     frames = {name: run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2]) for name in "abcd"}
-    headers = {}
+    tables = {}
     for width in (60, 80, 140):
         console = Console(file=io.StringIO(), width=width, color_system=None)
         show_clients(frames, console)
         text = console.file.getvalue()
         assert max(len(line) for line in text.splitlines()) <= width
-        headers[width] = text.count("train/val/test")
-    assert headers == {60: 4, 80: 2, 140: 1}
+        tables[width] = sum(line.startswith("client ") for line in text.splitlines())
+        assert text.count("train/val/test") == 1
+    # the name takes 8, examples 16, L* 7 and each algorithm 22 and 2 between: of 60 there is room
+    # for one beside the examples, then for two
+    assert tables == {60: 3, 80: 2, 140: 1}
+
+
+def test_at_60_columns_no_number_is_cut():
+    names = ["eagle(lam=0.5)+prox(mu=0.1)", "fedavg", "local"]
+    wide = {"test_auc": [0.123, 0.456], "test_calibration_error": [0.777, 0.888]}
+    wide |= {"test_base_accuracy": [0.95, 0.654], "test_alone_accuracy": [0.912, 0.345]}
+    results = {
+        name: run([0.9, 0.7], [12.345, 4e29], [0.4, 0.2], alone=wide, n_test=[100000, 100])
+        for name in names
+    }
+    cells = {}
+    for width in (60, 200):
+        console = Console(file=io.StringIO(), width=width, color_system=None)
+        show(results, console, "fedavg")
+        text = console.file.getvalue()
+        assert max(len(line) for line in text.splitlines()) <= width
+        rows = [line for line in text.splitlines() if line.startswith(("client-", "fedavg"))]
+        cells[width] = sorted(cell for row in rows for cell in row.split()[1:])
+        assert "…" not in text
+    assert cells[60] == cells[200]
+
+
+def test_base_rate_and_accuracy_alone_stand_beside_the_accuracy(console, printed):
+    more = {"test_base_accuracy": [0.725, 0.5], "test_alone_accuracy": [0.75, 0.6]}
+    show_clients({"fedavg": run([0.7, 0.6], [0.3, 0.8], [0.4, 0.2], alone=more)}, console)
+    row = line_of(printed(), "client-0").split()
+    assert row[2:] == ["0.400", "72.5", "75.0", "70.0", "≤", "0.300", "-0.100"]
+    assert "60.0▼ " in line_of(printed(), "client-1")
+    text = " ".join(printed().split())
+    assert (
+        "client-0 is served no better than by always answering its most frequent training class: "
+        "70.0 % where that has 72.5 %." in text
+    )
 
 
 def test_a_terminal_without_unicode_gets_letters():

@@ -123,3 +123,28 @@ def test_a_regression_has_metrics_of_values():
     found = fp.Experiment(data, "linear", metrics=["rmse", "r2", "mae"], **SETTINGS).run().clients
     np.testing.assert_allclose(found["test_rmse"] ** 2, found["test_loss"], rtol=1e-6)
     np.testing.assert_allclose(found["test_mae"], found["test_error"], rtol=1e-6)
+
+
+def test_the_base_rate_is_the_accuracy_of_the_most_frequent_training_class(done):
+    data = federation()
+    for client in range(4):
+        guess = data.train.client(client)[1].mode().values
+        right = (data.test.client(client)[1] == guess).double().mean()
+        assert done.clients["test_base_accuracy"][client] == pytest.approx(float(right))
+    assert done.clients["test_base_accuracy"][3] == 1.0  # it has one class
+
+
+def test_the_base_of_a_regression_is_the_loss_of_the_mean_training_value():
+    x, y = np.zeros((6, 1)), [1.0, 3.0, 4.0, 5.0, 0.0, 1.0]
+    part = ["train", "train", "test", "train", "test", "test"]
+    data = fp.Federation.from_arrays(x, y, [0, 0, 0, 1, 1, 1], part, kind="values")
+    found = fp.Experiment(data, "linear", rounds=1, lstar="none").run().clients
+    # means 2 and 5: (4 - 2)^2 and ((0 - 5)^2 + (1 - 5)^2) / 2
+    assert list(found["test_base_loss"]) == [4.0, 20.5]
+
+
+def test_accuracy_alone_is_that_of_the_model_behind_lstar():
+    found = run(lstar="best_validation(rounds=3)", algorithm="fedavg").clients
+    lonely = run(lstar="best_validation(rounds=3)", algorithm="local", rounds=3, seed=0)
+    assert found["test_alone_accuracy"].between(0, 1).all()
+    assert set(found["test_alone_accuracy"]) & set(lonely.clients["test_accuracy"])

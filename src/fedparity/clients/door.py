@@ -49,6 +49,10 @@ class Door:
         """Return loss and metrics of every client, for the shared and any personal model."""
         raise NotImplementedError
 
+    def base(self, split: str) -> Values:
+        """Return what a guess without inputs gets of every client: its accuracy, or its loss."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Give back what the door holds."""
 

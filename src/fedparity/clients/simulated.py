@@ -15,7 +15,7 @@ from fedparity.clients.reports import suspicious, wrong_reports
 from fedparity.clients.store import ClientStore
 from fedparity.data import Split
 from fedparity.engines.engine import Engine, Ids, rows_of
-from fedparity.engines.evaluation import OUTPUT, Values, by_client, of_clients
+from fedparity.engines.evaluation import OUTPUT, Values, base_of, by_client, of_clients
 from fedparity.errors import ClientError, DivergedError
 from fedparity.method.messages import Down, Replies, Up
 
@@ -111,6 +111,11 @@ class Simulation(Door):
         if setup.algorithm.having("personal") or "buffers" in self.store.fresh:
             found["personal"] = self._evaluate_personal(down, split)
         return found
+
+    def base(self, split: str) -> Values:
+        """Return what a guess without inputs gets of every client: its accuracy, or its loss."""
+        setup = self.engine.setup
+        return base_of(setup.task, setup.federation, getattr(setup.federation, split))
 
     def _evaluate_personal(self, down: Down, split: str) -> Values:
         everyone = np.arange(len(self.engine.setup.federation))

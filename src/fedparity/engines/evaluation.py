@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from fedparity.data import Split
+from fedparity.data import Federation, Split
 from fedparity.learning.task import Task
-from fedparity.metrics import Metric, value_of
+from fedparity.metrics import Metric, base_accuracy, base_loss, value_of
 
 Values = dict[str, npt.NDArray[np.float64]]
 OUTPUT = "output"
@@ -113,3 +113,10 @@ def of_clients(
         for metric in metrics:
             found[metric.name][row] = value_of(metric, target[first:last], own)
     return found
+
+
+def base_of(task: Task, federation: Federation, split: Split) -> Values:
+    """Return what a guess without inputs gets of every client, where the task has such a base."""
+    if task.base == "accuracy" and federation.kind == "classes":
+        return {"accuracy": base_accuracy(federation.train, split, federation.outputs)}
+    return {"loss": base_loss(federation.train, split)} if task.base == "loss" else {}

@@ -21,7 +21,7 @@ from fedparity.learning.task import TASKS, Task
 from fedparity.method.messages import Down, Up
 from fedparity.method.reports import wrong_loss
 from fedparity.metrics import Metric
-from fedparity.run.lstar import SPLITS
+from fedparity.run.lstar import ACCURACIES, SPLITS
 
 
 def expected(setup: Setup, down: Down) -> Schema:
@@ -110,6 +110,9 @@ def check_lstar(
     for name, most in (("rounds", rounds), ("capped", 1)):
         if found.get(name) not in range(most + 1):
             raise BadMessage(f"its '{name}' alone is {found.get(name)}: not in 0 to {most}")
+    for name in ACCURACIES:
+        if not 0 <= found.get(name, 0) <= 1 + 1e-9:
+            raise BadMessage(f"its '{name}' alone is {found[name]}: not a share")
     check_values(
         {f"alone/{split}/loss": found[split] for split in SPLITS if split in found},
         [f"alone/{split}/loss" for split in SPLITS if sizes[split]],

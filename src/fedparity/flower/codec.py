@@ -29,6 +29,8 @@ DTYPES = {
     "int32": torch.int32,
     "bool": torch.bool,
 }
+BASE = "base"
+"""Stands for a model where a site tells what a guess without inputs gets of its examples."""
 MOST_HEADER = 512
 """Bytes of an array's header; ours have 128."""
 

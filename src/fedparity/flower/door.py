@@ -13,11 +13,11 @@ from torch import Tensor
 
 from fedparity.clients.door import Door
 from fedparity.engines.engine import Ids, Setup, join, rows_of
-from fedparity.engines.evaluation import Values, measure
+from fedparity.engines.evaluation import Values, base_of, measure
 from fedparity.flower import codec
 from fedparity.flower.agreement import digest
 from fedparity.flower.checking import check_up, check_values, expected
-from fedparity.flower.codec import BadMessage, Schema, Stamp
+from fedparity.flower.codec import BASE, BadMessage, Schema, Stamp
 from fedparity.flower.link import Failure, exchange
 from fedparity.flower.roster import Roster
 from fedparity.method.messages import SERVER, Down, Replies, Up
@@ -82,11 +82,12 @@ class FlowerDoor(Door):
         self._schemas: dict[tuple[str, int], Schema] = {}
         self._evaluated: tuple[Down, dict[str, dict[str, Values]]] | None = None
         data = setup.federation.train
-        self._metrics = list(measure(setup.task, setup.module, data.x[:2], data.y[:2]))
-        self._metrics += [metric.name for metric in setup.metrics]
+        metrics = list(measure(setup.task, setup.module, data.x[:2], data.y[:2]))
+        metrics += [metric.name for metric in setup.metrics]
         own = bool(setup.algorithm.having("personal"))
         own = own or bool(setup.local_buffers and setup.layout.buffers)
-        self._models = ["global", "personal"] if own else ["global"]
+        self._told = dict.fromkeys(["global", "personal"] if own else ["global"], metrics)
+        self._told[BASE] = list(base_of(setup.task, setup.federation, data))
 
     def ask(self, down: Down, cohort: Tensor) -> Replies:
         """Return the answers that arrive in time and are sound, by ascending id."""
@@ -141,14 +142,19 @@ class FlowerDoor(Door):
         """
         if self._evaluated is None or not _same(self._evaluated[0], down):
             self._evaluated = down, self._evaluate(down)
-        return self._evaluated[1][split]
+        found = self._evaluated[1][split]
+        return {model: values for model, values in found.items() if model != BASE}
+
+    def base(self, split: str) -> Values:
+        """Return what the sites told, in the last evaluation, of a guess without inputs."""
+        return {} if self._evaluated is None else self._evaluated[1][split][BASE]
 
     def _evaluate(self, down: Down) -> dict[str, dict[str, Values]]:
         population = range(len(self.setup.federation))
         found = {
             split: {
-                model: {m: np.full(len(population), np.nan) for m in self._metrics}
-                for model in self._models
+                model: {m: np.full(len(population), np.nan) for m in metrics}
+                for model, metrics in self._told.items()
             }
             for split in SPLITS
         }
@@ -172,7 +178,10 @@ class FlowerDoor(Door):
         """Return the numbers that a client's evaluation has."""
         there = [s for s in SPLITS if getattr(self.setup.federation, s).sizes[client]]
         return [
-            f"{m}/{s}/{metric}" for s in there for m in self._models for metric in self._metrics
+            f"{m}/{s}/{metric}"
+            for s in there
+            for m, metrics in self._told.items()
+            for metric in metrics
         ]
 
     def _exchange(self, downs: dict[int, Down]) -> dict[int, RecordDict | Failure]:

@@ -15,7 +15,7 @@ from fedparity.flower.agreement import difference
 from fedparity.flower.census import Facts
 from fedparity.flower.codec import BadMessage, shown
 from fedparity.flower.link import Failure, exchange
-from fedparity.run.lstar import COLUMNS
+from fedparity.run.lstar import ACCURACIES, COLUMNS
 
 LOOK_AGAIN = 1.0
 """Seconds between two looks for nodes that are not there yet."""
@@ -157,7 +157,9 @@ class Roster:
             return
         self.node[client], self.facts[client] = node, facts
         if numbers:
-            self.lstar.setdefault(client, {k: v for k, v in numbers.items() if k in COLUMNS})
+            self.lstar.setdefault(
+                client, {k: v for k, v in numbers.items() if k in (*COLUMNS, *ACCURACIES)}
+            )
 
     def _check(self, facts: Facts) -> None:
         client = facts.client

@@ -36,7 +36,7 @@ from fedparity.run.driver import Run, Watcher
 from fedparity.run.experiment import Experiment
 from fedparity.run.file import experiment as read_experiment
 from fedparity.run.given import is_rule
-from fedparity.run.lstar import COLUMNS, SPLITS, read, rule
+from fedparity.run.lstar import ACCURACIES, COLUMNS, SPLITS, read, rule
 
 SITES = "sites.json"
 """In the run directory: the run's name and what its sites told of themselves."""
@@ -175,8 +175,10 @@ class FlowerRun(Run):
 
     def _told_lstar(self) -> pd.DataFrame:
         told = [{"client": c, **self._lstar_of(c)} for c in self.config.clients]
-        table = pd.DataFrame(told, columns=list(COLUMNS))
-        return table.astype({**dict.fromkeys(SPLITS, float), "rounds": "int64", "capped": bool})
+        accurate = [name for name in ACCURACIES if any(name in row for row in told)]
+        table = pd.DataFrame(told, columns=[*COLUMNS, *accurate])
+        shares = dict.fromkeys((*SPLITS, *accurate), float)
+        return table.astype({**shares, "rounds": "int64", "capped": bool})
 
     def _lstar_of(self, client: str) -> dict[str, float]:
         found, facts = self.roster.lstar.get(client, {}), self.roster.facts[client]
@@ -192,9 +194,11 @@ class FlowerRun(Run):
         """Checkpoint every round: clients keep the state of one round back, not of more."""
         return True
 
-    def _table(self, values: dict[str, Values]) -> pd.DataFrame:
+    def _table(
+        self, values: dict[str, Values], base: dict[str, Values] | None = None
+    ) -> pd.DataFrame:
         """Return one row a client; who could not be evaluated has no examples to summarise."""
-        table = super()._table(values)
+        table = super()._table(values, base)
         for split in ("validation", "test"):
             table.loc[table[f"{split}_loss"].isna(), f"n_{split}"] = 0
         return table

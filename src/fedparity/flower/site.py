@@ -20,7 +20,7 @@ from fedparity.errors import InputError
 from fedparity.flower import Load, codec
 from fedparity.flower.agreement import agreed, blueprint, conditions_of, digest
 from fedparity.flower.census import Facts
-from fedparity.flower.codec import BadMessage, Stamp
+from fedparity.flower.codec import BASE, BadMessage, Stamp
 from fedparity.flower.memory import Memory
 from fedparity.imports import Allowed
 from fedparity.learning.task import DTYPES, Task
@@ -115,7 +115,7 @@ class Site:
         with closing(Lines()) as watch:
             tell = lstar.telling(watch, setup, rule)
             table = lstar.cached(setup, rule, "loop", tell, folder)
-        found = {name: float(table[name].iloc[0]) for name in (*lstar.SPLITS, "rounds", "capped")}
+        found = {str(name): float(table[name].iloc[0]) for name in table if name != "client"}
         return {name: value for name, value in found.items() if not np.isnan(value)}
 
     def answer(self, down: Down, stamp: Stamp, memory: Memory) -> Up:
@@ -137,7 +137,7 @@ class Site:
             f"{model}/{split}/{metric}": float(value[0])
             for split in lstar.SPLITS
             if len(getattr(self.setup.federation, split))
-            for model, values in door.evaluate(down, split).items()
+            for model, values in {**door.evaluate(down, split), BASE: door.base(split)}.items()
             for metric, value in values.items()
         }
 

@@ -87,6 +87,11 @@ class Task:
         """Return further numbers of every example, each ``[B]``, to be averaged over a client."""
         return {}
 
+    @property
+    def base(self) -> str | None:
+        """Which number a guess without inputs has too: ``accuracy``, ``loss``, or none."""
+        return None
+
     def predictions(self, output: Tensor) -> Tensor:
         """Return what the outputs say of the examples, ``[B, ...]``: what metrics are given."""
         return output
@@ -116,6 +121,10 @@ class Classification(Task):
         guess = output.mT.max(-2).indices if _by_class(output) else output.argmax(-1)
         return {"accuracy": (guess == target).to(output.dtype)}
 
+    @property
+    def base(self) -> str | None:
+        return "accuracy"
+
     def predictions(self, output: Tensor) -> Tensor:
         """Return the probability of each class, ``[B, classes]``."""
         return output.softmax(-1)
@@ -136,6 +145,11 @@ class Regression(Task):
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"error": (output.reshape(target.shape) - target).abs()}
 
+    @property
+    def base(self) -> str | None:
+        squared = type(self).losses is Regression.losses
+        return "loss" if squared else None
+
     def predictions(self, output: Tensor) -> Tensor:
         """Return the value of each example, ``[B]``."""
         return output.squeeze(-1) if output.dim() == 2 else output
@@ -155,6 +169,10 @@ class NextToken(Task):
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"accuracy": (output.argmax(-1) == target).to(output.dtype).mean(-1)}
+
+    @property
+    def base(self) -> str | None:
+        return "accuracy"
 
     def predictions(self, output: Tensor) -> Tensor:
         """Return the probability of each token at each place, ``[B, T, V]``."""

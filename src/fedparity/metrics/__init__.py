@@ -4,6 +4,7 @@
 functions behind it take plain arrays.
 """
 
+from fedparity.metrics.base import base_accuracy, base_loss
 from fedparity.metrics.clientframe import ClientFrame, Comparison, summary_value
 from fedparity.metrics.gaps import (
     LevellingDown,
@@ -71,6 +72,8 @@ __all__ = [
     "Summary",
     "angle_to_uniform",
     "balanced_accuracy",
+    "base_accuracy",
+    "base_loss",
     "best_share",
     "client_mean",
     "coefficient_of_variation",

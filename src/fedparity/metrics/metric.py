@@ -81,7 +81,8 @@ class Metric:
             raise InputError(f"a metric cannot be called '{name}': give it another name=")
         lines = (self.definition or self.function.__doc__ or "").strip().splitlines()
         object.__setattr__(self, "name", name)
-        object.__setattr__(self, "definition", lines[0].rstrip(".") if lines else name)
+        told = lines[0].rstrip(".").replace("``", "") if lines else name
+        object.__setattr__(self, "definition", told)
 
     def __call__(self, target: npt.NDArray[Any], output: npt.NDArray[np.float64]) -> float:
         """Return the number of one client; NaN where it is undefined or outputs are not finite."""

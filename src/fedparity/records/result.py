@@ -29,10 +29,12 @@ class Result:
     Attributes
     ----------
     clients
-        One row a client: examples, losses, accuracies, L* and loss gaps, of the model each client
-        would really use (its personal one where the algorithm has such); for how many rounds it
-        trained alone for its L*, and whether it was still improving then; and in how many rounds
-        it answered.
+        One row a client: examples, losses, accuracies, further metrics, L* and loss gaps, of the
+        model each client would really use (its personal one where the algorithm has such); what
+        the most frequent of its training classes would get (``test_base_accuracy``; in a
+        regression the mean of its values, ``test_base_loss``) and the model it trained alone
+        (``test_alone_accuracy``); for how many rounds it trained alone for its L*, and whether it
+        was still improving then; and in how many rounds it answered.
     history
         Long table ``round, client, split, model, metric, value, n``.
     settings
@@ -184,9 +186,12 @@ class Result:
 
 
 def clients_table(
-    federation: Federation, values: Mapping[str, Values], lstar: pd.DataFrame | None
+    federation: Federation,
+    values: Mapping[str, Values],
+    lstar: pd.DataFrame | None,
+    base: Mapping[str, Values] | None = None,
 ) -> pd.DataFrame:
-    """Return one row a client from the evaluations of the three splits and L*."""
+    """Return one row a client from the evaluations of the three splits, L* and the base rates."""
     columns: dict[str, Any] = {"client": np.asarray(federation.names, dtype=object)}
     splits = ("train", "validation", "test")
     for split in splits:
@@ -202,7 +207,12 @@ def clients_table(
         columns[f"{split}_lstar"] = missing if lstar is None else lstar[split].to_numpy()
     for split in splits[1:]:
         columns[f"{split}_gap"] = columns[f"{split}_loss"] - columns[f"{split}_lstar"]
+    for split, found in (base or {}).items():
+        columns |= {f"{split}_base_{name}": numbers for name, numbers in found.items()}
     if lstar is not None:
+        for split in splits[1:]:
+            if f"{split}_accuracy" in lstar:
+                columns[f"{split}_alone_accuracy"] = lstar[f"{split}_accuracy"].to_numpy()
         columns["lstar_rounds"] = lstar["rounds"].to_numpy()
         columns["lstar_capped"] = lstar["capped"].to_numpy()
     return pd.DataFrame(columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fedparity.metrics import ClientFrame, LevellingDown
 from fedparity.records.result import Result
@@ -11,11 +11,13 @@ from fedparity.reports.numbers import (
     CAPPED,
     FEW,
     Results,
+    Row,
     by_name,
     by_training,
     frames_of,
     has_gaps,
     metrics_of,
+    no_better,
 )
 
 OUTSIDE = (
@@ -70,7 +72,38 @@ def cautions(results: Results) -> list[str]:
     if none:
         found.append(f"{_clients(none)} no test example and no number here.")
     alone = _cautions_on_lstar(next(iter(results.values())).frame)
-    return [*found, *_undefined(results), *alone, *_absences(results)]
+    return [*based(results), *found, *_undefined(results), *alone, *_absences(results)]
+
+
+def based(results: Results) -> Iterator[str]:
+    """Yield who is served no better than by a guess that looks at no input."""
+    for name, frame in frames_of(results).items():
+        poor = no_better(frame)
+        if not poor or results[name].diverged:
+            continue
+        under = f"Under {name}, " if len(results) > 1 else ""
+        rows = by_name(frame)
+        if len(poor) > 1:
+            whose = f"{len(poor)} of {len(rows)} clients ({shortened(poor)}) are"
+        else:
+            whose = f"{poor[0]} is"
+        yield f"{under}{whose} served no better than by {_base(rows, poor)}."
+
+
+def _base(rows: Mapping[str, Row], poor: Sequence[str]) -> str:
+    """Return what the base rate is, with its number where it is of one client."""
+    row, plural = rows[poor[0]], len(poor) > 1
+    if "test_base_accuracy" in row:
+        what = f"always answering {'their' if plural else 'its'} most frequent training class"
+        base, own, form = "test_base_accuracy", "test_accuracy", "{:.1%}"
+    else:
+        what = f"always answering the mean of {'their' if plural else 'its'} training values"
+        base, own, form = "test_base_loss", "test_loss", "a loss of {:.3f}"
+    if plural:
+        return what
+    return f"{what}: {form.format(row[own])} where that has {form.format(row[base])}".replace(
+        "%", " %"
+    )
 
 
 def _undefined(results: Results) -> Iterator[str]:

@@ -197,12 +197,15 @@ def _clients(results: Results) -> Iterator[str]:
     frames = frames_of(results)
     first = next(iter(frames.values()))
     gaps, accuracy = has_gaps(frames), has_accuracy(frames)
-    columns = ["accuracy, %"] * accuracy + ["loss"] + ["gap"] * gaps
+    metrics = numbers.metrics_of(frames)
+    columns = ["accuracy, %"] * accuracy + ["loss"] + ["gap"] * gaps + metrics
+    beside = [each for each in numbers.BESIDE if numbers.has(frames, each[0])]
     above = "".join(
         f'<th colspan="{len(columns)}" class="group">{_label(name, results)}</th>'
         for name in frames
     )
     heads = ["client", "train", "validation", "test", *["L*"] * gaps]
+    heads += [heading.replace("\n", "<br>") for _, heading, _, _ in beside]
     below = "".join(f"<th>{head}</th>" for head in [*heads, *columns * len(frames)])
     yield f'<div class="wide"><table><thead><tr><th colspan="{len(heads)}"></th>{above}</tr>'
     yield f"<tr>{below}</tr></thead><tbody>"
@@ -218,8 +221,11 @@ def _clients(results: Results) -> Iterator[str]:
         if gaps:
             lstar = number(row["test_lstar"], ".3f")
             cells.append(f"<td>{lstar} {numbers.lstar_marks(row)}</td>")
+        for column, _, form, factor in beside:
+            cells.append(f"<td>{number(factor * row[column], form)}</td>")
         for table, marked in zip(tables, worst, strict=True):
             cells += _client_cells(table[client], marked, widest, accuracy, gaps)
+            cells += [f"<td>{number(table[client][f'test_{m}'], '.3f')}</td>" for m in metrics]
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
     cut = ""
@@ -235,11 +241,17 @@ def _client_cells(
     if accuracy:
         value = 100 * row["test_accuracy"]
         bar = "" if math.isnan(value) else f'<i class="acc" style="width:{value:.0f}%"></i>'
-        yield _barred(number(value, ".1f"), bar, low)
-    yield f"<td{_class('worst', low and not accuracy)}>{number(row['test_loss'], '.3f')}</td>"
+        text = number(value, ".1f") + _no_better(row, marked)
+        yield _barred(text, bar, low)
+    loss = number(row["test_loss"], ".3f") + ("" if accuracy else _no_better(row, marked))
+    yield f"<td{_class('worst', low and not accuracy)}>{loss}</td>"
     if gaps:
         gap = row["test_gap"]
         yield _barred(number(gap, "+.3f"), "" if math.isnan(gap) else _gap_bar(gap / widest), large)
+
+
+def _no_better(row: Row, marked: Marked) -> str:
+    return " \u2264" if row["client"] in marked.base else ""
 
 
 def _barred(text: str, bar: str, worst: bool) -> str:
@@ -270,7 +282,8 @@ def _definitions(frames: Frames) -> str:
             f" L*: best loss the client reaches alone. Gap: loss minus L*{sign(frames)}; red: the "
             "largest."
         )
-    return told
+    told = " ".join([told, *numbers.beside(frames)])
+    return told + " \u2264: no better than base." * numbers.no_better_anywhere(frames)
 
 
 def _settings(settings: Mapping[str, Any], comparing: bool) -> Iterator[str]:

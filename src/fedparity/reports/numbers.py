@@ -35,6 +35,12 @@ COLUMNS = {
 }
 """The summaries that reports show, with their headings; of each further metric mean and worst."""
 
+BESIDE = (
+    ("test_base_accuracy", "base\nacc %", ".1f", 100),
+    ("test_base_loss", "base\nloss", ".3f", 1),
+    ("test_alone_accuracy", "alone\nacc %", ".1f", 100),
+)
+"""What stands beside the numbers of all algorithms: column, heading, format and factor."""
 Results = Mapping[str, Result]
 """Runs by the names under which they are shown."""
 Frames = Mapping[str, ClientFrame]
@@ -56,6 +62,8 @@ class Marked(NamedTuple):
     """The worst tenth by accuracy, or by loss where there is none."""
     gap: set[str]
     """The one with the largest loss gap."""
+    base: set[str]
+    """Those who are served no better than by a guess that looks at no input."""
 
 
 def frames_of(results: Results) -> Frames:
@@ -144,7 +152,42 @@ def marked(frame: ClientFrame) -> Marked:
     tested = int((frame.by_client["n_test"] > 0).sum())
     low = frame.worst(max(1, math.floor(tested / 10 + 1e-9)))["client"]
     gap = frame.worst(1, by="gap")["client"] if has_gaps({"": frame}) else ()
-    return Marked(set(low), set(gap))
+    return Marked(set(low), set(gap), set(no_better(frame)))
+
+
+def no_better(frame: ClientFrame) -> list[str]:
+    """Return the clients that are served no better than by the base rate."""
+    rows = frame.by_client
+    if {"test_accuracy", "test_base_accuracy"} <= set(rows):
+        worse = rows["test_accuracy"] <= rows["test_base_accuracy"]
+    elif {"test_loss", "test_base_loss"} <= set(rows):
+        worse = rows["test_loss"] >= rows["test_base_loss"]
+    else:
+        return []
+    return [str(name) for name in rows["client"][worse]]
+
+
+def no_better_anywhere(frames: Frames) -> bool:
+    """Tell whether in some run some client is served no better than by the base rate."""
+    return any(no_better(frame) for frame in frames.values())
+
+
+def beside(frames: Frames) -> list[str]:
+    """Return what the numbers beside those of the algorithms mean."""
+    told = []
+    if has(frames, "test_base_accuracy"):
+        told.append("base: always the client's most frequent training class.")
+    if has(frames, "test_base_loss"):
+        told.append("base: always the mean of the client's training values.")
+    if has(frames, "test_alone_accuracy"):
+        told.append("alone: the model the client trains alone.")
+    return told
+
+
+def has(frames: Frames, column: str) -> bool:
+    """Tell whether in all runs some client has such a number."""
+    tables = [frame.by_client for frame in frames.values()]
+    return all(column in table and bool(table[column].notna().any()) for table in tables)
 
 
 def lstar_marks(row: Row) -> str:
@@ -178,8 +221,7 @@ def has_accuracy(frames: Frames) -> bool:
 
 def has_gaps(frames: Frames) -> bool:
     """Tell whether in all runs some client has a loss gap."""
-    tables = [frame.by_client for frame in frames.values()]
-    return all("test_gap" in table and bool(table["test_gap"].notna().any()) for table in tables)
+    return has(frames, "test_gap")
 
 
 def sign(frames: Frames) -> str:

@@ -389,9 +389,11 @@ class Run:
         self._watched(state, values)
         return _headline(values[splits[-1]]) if splits else ""
 
-    def _table(self, values: dict[str, Values]) -> pd.DataFrame:
+    def _table(
+        self, values: dict[str, Values], base: dict[str, Values] | None = None
+    ) -> pd.DataFrame:
         """Return one row a client from the evaluations of splits."""
-        return clients_table(self.experiment.federation, values, self.lstar)
+        return clients_table(self.experiment.federation, values, self.lstar, base)
 
     def _watched(self, state: RunState, values: dict[str, Values]) -> None:
         keep, stop = self.experiment.keep, self.experiment.stop
@@ -459,7 +461,8 @@ class Run:
                     sizes = experiment.federation.train.sizes
                     for model, numbers in found.items():
                         self.history.add(shown, split, model, numbers, sizes)
-        clients = self._table(values).assign(rounds_answered=state.answered.numpy())
+        base = {split: self.door.base(split) for split in values if split != "train"}
+        clients = self._table(values, base).assign(rounds_answered=state.answered.numpy())
         settings["record"]["diverged"] = diverged = self._diverged(down, clients)
         module = experiment.setup.layout.write(self.module, down.x, down.buffers).eval()
         path = None

@@ -42,8 +42,12 @@ SPLITS = ("train", "validation", "test")
 COLUMNS = ("client", *SPLITS, "rounds", "capped")
 """What a table of L* has: the losses (NaN without an example), the rounds that each client trained
 alone, and whether it was still improving when these were over."""
+ACCURACIES = ("validation_accuracy", "test_accuracy")
+"""What the table has besides, where the task has accuracies and they were not given."""
 FLOATS = 1 << 24
 """Parameters of the clients that train alone at the same time."""
+VERSION = 2
+"""Of what is kept on disk of a client alone."""
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
@@ -224,7 +228,10 @@ def read(file: Path, setup: Setup) -> pd.DataFrame | None:
         table = pd.read_parquet(file)
     except (ArrowException, OSError, ValueError):
         return None
-    if tuple(table.columns) != COLUMNS or tuple(table["client"]) != setup.federation.names:
+    if (
+        tuple(table.columns)[: len(COLUMNS)] != COLUMNS
+        or tuple(table["client"]) != setup.federation.names
+    ):
         return None
     return table
 
@@ -302,11 +309,17 @@ def _trained(engine: Engine, rule: LstarRule, clients: Ids, tell: Progress) -> p
             break
     capped = np.zeros(len(clients), dtype=np.bool_)
     capped[left] = True
-    found = {s: engine.evaluate_own(s, clients, kept, kept_stats).get("loss") for s in SPLITS}
+    found = {s: engine.evaluate_own(s, clients, kept, kept_stats) for s in SPLITS}
     missing = np.full(len(clients), np.nan)
     names = np.asarray(setup.federation.names, dtype=object)[clients]
-    losses = {split: missing if value is None else value for split, value in found.items()}
-    return pd.DataFrame({"client": names, **losses, "rounds": rounds, "capped": capped})
+    losses = {split: values.get("loss", missing) for split, values in found.items()}
+    accuracies = {
+        f"{split}_accuracy": found[split].get("accuracy", missing)
+        for split in SPLITS[1:]
+        if "accuracy" in found["train"]
+    }
+    ended = {"rounds": rounds, "capped": capped}
+    return pd.DataFrame({"client": names, **losses, **ended, **accuracies})
 
 
 def _watched(engine: Engine, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
@@ -337,6 +350,7 @@ def _key(setup: Setup, rule: LstarRule, engine: str) -> str:
     x, buffers = setup.layout.read(setup.module)
     digest = hashlib.sha256()
     described = (
+        VERSION,
         setup.federation.fingerprint,
         setup.task.name,
         repr(setup.module),
