@@ -8,8 +8,8 @@ Noise of the server's is ``ctx.noise``, that of a client ``c.noise``; strict set
 tensor([0.2500, 0.7500, 0.0000])
 """
 
-from fedparity.toolbox.min_norm import min_norm
 from fedparity.toolbox.products import gram_matrix, inner_products, mixture
+from fedparity.toolbox.shortest import min_norm
 from fedparity.toolbox.simplex import project
 
 __all__ = ["gram_matrix", "inner_products", "min_norm", "mixture", "project"]

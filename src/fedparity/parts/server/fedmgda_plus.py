@@ -11,8 +11,8 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.method import STRICT, Context, Part, Tensors
-from fedparity.toolbox.min_norm import min_norm
 from fedparity.toolbox.products import gram_matrix, mixture
+from fedparity.toolbox.shortest import min_norm
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedparity.toolbox import min_norm as module
-from fedparity.toolbox.min_norm import min_norm, slsqp
+from fedparity.toolbox import shortest as module
+from fedparity.toolbox.shortest import min_norm, slsqp
 
 
 def units(m: int, d: int, seed: int, common: float = 0.3) -> np.ndarray:
