@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from fedparity.errors import FedparityError as FedparityError
     from fedparity.errors import InputError as InputError
     from fedparity.learning import models as models
+    from fedparity.learning.outcomes import Binary as Binary
+    from fedparity.learning.outcomes import MultiLabel as MultiLabel
     from fedparity.learning.solver import Solver as Solver
+    from fedparity.learning.survival import Survival as Survival
     from fedparity.learning.task import Classification as Classification
     from fedparity.learning.task import NextToken as NextToken
     from fedparity.learning.task import Regression as Regression
@@ -58,7 +61,9 @@ _HOME = {
     "records.model": ["load_model"],
     "method": ["Client", "Context", "Finish", "Part", "Plan", "method"],
     "records.result": ["Result"],
+    "learning.outcomes": ["Binary", "MultiLabel"],
     "learning.solver": ["Solver"],
+    "learning.survival": ["Survival"],
     "learning.task": ["Classification", "NextToken", "Regression", "Task"],
     "data": ["ByClass", "Dataset", "Dirichlet", "Federation", "IID", "Natural", "Shards"],
     "data.datasets": ["datasets"],

@@ -93,7 +93,12 @@ DATA = (
 )
 LEARNING = (
     Flag("model", ("model",), str, "Model, or the import path of your own: package.module:name."),
-    Flag("task", ("task",), str, "classification, regression or next_token; by default by data."),
+    Flag(
+        "task",
+        ("task",),
+        str,
+        "Task, such as binary or 'classification(weights=[1,3])'; by default by data.",
+    ),
 )
 ALGORITHM = Flag("algorithm", ("algorithm",), str, "Algorithm, such as 'eagle(lam=1)+prox'.")
 ROUNDS = Flag("rounds", ("rounds",), int, "Rounds of communication.")

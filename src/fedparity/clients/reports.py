@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedparity.engines.engine import Setup
-from fedparity.learning.task import TASKS
+from fedparity.learning.tasks import TASKS
 from fedparity.method.messages import Named
 from fedparity.method.reports import Gap, Loss, Report, kind_of, wrong_loss
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,10 @@ from fedparity.data.split import Groups, Ints, Split
 from fedparity.errors import InputError, unknown
 from fedparity.learning.seeds import draws, seeds_of
 
-Kind = Literal["classes", "values"]
+Kind = Literal["classes", "values", "labels", "tokens", "survival"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+WHOLE: tuple[Kind, ...] = ("classes", "tokens")
+"""Kinds whose targets are integers."""
 PARTS = ("train", "validation", "test")
 Parts = npt.NDArray[np.int8]
 MOST_CLASSES = 10_000
@@ -52,12 +55,23 @@ def targets(
     """Return the targets as numbers, what they are, how many outputs they need and their names.
 
     Text and booleans become the places of their sorted values; whole numbers are classes unless
-    ``kind="values"``; other numbers are values.
+    ``kind="values"``; other numbers are values. Several fractions an example are values too; what
+    else is several numbers an example is told by ``kind``.
     """
     values = array(y)
     names: tuple[str, ...] = ()
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind of target", str(kind), KINDS)
+    several = values.ndim == 2 and values.dtype.kind in "biuf" and len(values) > 0
+    if kind in ("labels", "tokens", "survival") or (several and kind == "values"):
+        return (*rows(values, kind, outputs), ())
+    if several and kind is None and values.dtype.kind == "f" and (values != values.round()).any():
+        return (*rows(values, "values", outputs), ())
     if values.ndim != 1:
-        raise InputError(f"y has shape {values.shape} where one target an example is expected")
+        more = ": say kind='values', 'labels', 'tokens' or 'survival'" if several else ""
+        raise InputError(
+            f"y has shape {values.shape} where one target an example is expected{more}"
+        )
     if values.dtype.kind not in "iuf":
         values, names = _named(values)
     elif not np.isfinite(values).all():
@@ -66,8 +80,6 @@ def targets(
     whole = values.dtype.kind != "f" or bool((values == np.round(values)).all())
     if kind is None:
         kind = "classes" if whole else "values"
-    if kind not in ("classes", "values"):
-        raise unknown("kind of target", str(kind), ("classes", "values"))
     if kind == "values":
         if names or outputs not in (None, 1):
             raise InputError("targets of kind 'values' are numbers with one output")
@@ -75,6 +87,45 @@ def targets(
     if not whole:
         raise InputError("y has fractions where whole class numbers are expected: kind='values'?")
     return (*_classes(values.astype(np.int64), outputs, len(names)), names)
+
+
+def rows(
+    values: npt.NDArray[Any], kind: Kind, outputs: int | None
+) -> tuple[npt.NDArray[Any], Kind, int]:
+    """Return several numbers an example as targets of a kind, and how many outputs they need."""
+    if values.ndim != 2 or values.dtype.kind not in "biuf" or not values.size:
+        raise InputError(f"targets of kind '{kind}' are numbers in rows, not {values.shape}")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise InputError("a target is not finite: drop it or fill it in")
+    if kind == "tokens":
+        if values.dtype.kind not in "iu" or values.min() < 0:
+            raise InputError("targets of kind 'tokens' are whole numbers from 0")
+        outputs = int(values.max()) + 1 if outputs is None else outputs
+        return values.astype(np.int64), kind, outputs
+    found = values.astype(np.float64)
+    if kind == "survival":
+        if found.shape[1] != 2 or found.min() < 0 or not np.isin(found[:, 1], (0, 1)).all():
+            raise InputError(
+                "targets of kind 'survival' are (time, event): a time from 0 and an event of 0 or 1"
+            )
+        return found, kind, int(found[:, 0].max()) + 1 if outputs is None else outputs
+    if kind == "labels" and not np.isin(found, (0, 1)).all():
+        raise InputError("targets of kind 'labels' are 0 or 1")
+    if outputs not in (None, found.shape[1]):
+        raise InputError(f"{outputs} outputs for {found.shape[1]} targets an example")
+    return found, kind, found.shape[1]
+
+
+def told(kind: Kind, outputs: int) -> str:
+    """Return a few words on what is to be learned.
+
+    >>> told("classes", 3), told("values", 1)
+    ('3 classes', 'regression')
+    """
+    if kind == "values":
+        return "regression" if outputs == 1 else f"regression of {outputs} values"
+    words = {"survival": "intervals of survival"}
+    return f"{outputs} {words.get(kind, kind)}"
 
 
 def _named(values: npt.NDArray[Any]) -> tuple[Ints, tuple[str, ...]]:
@@ -240,11 +291,20 @@ def _split(
     sizes = np.bincount(owner[rows], minlength=clients)
     x = take(rows)
     target = torch.from_numpy(y[rows])
-    target = target.to(x.dtype if y.dtype.kind == "f" else torch.int64)
+    values = x.dtype if x.dtype.is_floating_point else torch.float32
+    target = target.to(values if y.dtype.kind == "f" else torch.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return Split(x, target, offsets, {kind: codes[rows] for kind, codes in groups.items()})
 
 
-def floats(values: npt.NDArray[Any]) -> Tensor:
-    """Return fresh values as a tensor: float64 is kept, everything else becomes float32."""
-    return torch.from_numpy(values.astype(np.float64 if values.dtype == np.float64 else np.float32))
+def numbers(values: npt.NDArray[Any]) -> Tensor:
+    """Return fresh values as a tensor: float64 is kept, and so are integers, in 64 bits.
+
+    Bytes and booleans are pixels and marks rather than words, and become float32 like all others.
+    """
+    kind: type[np.generic] = np.float32
+    if values.dtype == np.float64:
+        kind = np.float64
+    elif values.dtype.kind in "iu" and values.dtype.itemsize > 1:
+        kind = np.int64
+    return torch.from_numpy(values.astype(kind))

@@ -45,7 +45,7 @@ class Dataset:
         Inputs ``[N, ...]`` as stored. Bytes with ``pixels=True`` are divided by 255 when a
         federation is made, so that a large dataset is held in floating point only once.
     y
-        Targets ``[N]``.
+        Targets ``[N]`` or ``[N, ...]``.
     outputs, kind, classes
         As in :class:`Federation`.
     natural, natural_names
@@ -100,7 +100,7 @@ class Dataset:
         return len(self.y)
 
     def __repr__(self) -> str:
-        what = f"{self.outputs} classes" if self.kind == "classes" else "regression"
+        what = build.told(self.kind, self.outputs)
         return f"Dataset('{self.name}', {len(self)} examples, {what}, inputs {self.x.shape[1:]})"
 
     def split(
@@ -154,11 +154,17 @@ class Dataset:
         )
         return made if noise is None else made.with_label_noise(noise, seed)
 
+    @property
+    def _labels(self) -> npt.NDArray[Any]:
+        """What schemes deal by: the class of each example, 0 where it has none."""
+        return self.y if self.kind == "classes" else np.zeros(len(self), dtype=np.float64)
+
     def _assign(
         self, scheme: Partition, rows: Ints, clients: int | None, rng: np.random.Generator
     ) -> Ints:
         natural = None if self.natural is None else self.natural[rows]
-        owner = np.asarray(scheme.assign(self.y[rows], natural, clients, rng))
+        label = self._labels if self.y.ndim > 1 else self.y
+        owner = np.asarray(scheme.assign(label[rows], natural, clients, rng))
         most = len(rows) if clients is None else clients
         if owner.shape != rows.shape or owner.min() < -1 or not 0 <= owner.max() < most:
             raise InputError(f"{scheme} did not name a client, or -1, for each example")
@@ -175,7 +181,7 @@ class Dataset:
             client_of[self.natural[train]] = owner[train]
             owner[test] = client_of[self.natural[test]]
         else:
-            label = self.y if self.kind == "classes" else np.zeros(len(self), dtype=np.int64)
+            label = self._labels
             owner[test] = deal_alike(label[train], owner[train], label[test], rng)
         return owner
 
@@ -205,7 +211,7 @@ class Dataset:
 
     def _take(self, rows: Ints) -> Tensor:
         if not self.pixels:
-            return build.floats(self.x[rows])
+            return build.numbers(self.x[rows])
         x = room_for((len(rows), *self.x.shape[1:]), torch.float32)
         values = x.numpy()
         mean = deviation = None

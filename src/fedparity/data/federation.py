@@ -17,6 +17,7 @@ from rich.console import Console
 from fedparity.data import build, frame, show, torchsets
 from fedparity.data.build import Kind
 from fedparity.data.noise import Noise, as_noise, noise_text
+from fedparity.data.sequences import windows
 from fedparity.data.split import Split
 from fedparity.errors import InputError, unknown
 from fedparity.learning.seeds import generator
@@ -42,9 +43,13 @@ class Federation:
     train, validation, test
         The three splits, over the same clients in the same order.
     outputs
-        The number of classes; 1 for regression.
+        The number of classes, of values to tell, of labels, of different tokens, or of intervals
+        of time.
     kind
-        ``"classes"`` or ``"values"``.
+        ``"classes"``: a class, ``[N]``. ``"values"``: numbers, ``[N]`` or several, ``[N, R]``.
+        ``"labels"``: 0 or 1 for each of several labels, ``[N, L]``. ``"tokens"``: the token that
+        follows each of a sequence, ``[N, T]``. ``"survival"``: ``(time, event)``, ``[N, 2]``; see
+        :class:`~fedparity.learning.survival.Survival`.
     classes
         The names of the classes, where the labels were text.
     recipe
@@ -103,7 +108,7 @@ class Federation:
                 f"client '{self.names[owner]}' has an input that is not finite in {part}: "
                 "fill in or drop missing values first"
             )
-        if self.kind == "classes":
+        if self.kind in build.WHOLE:
             lowest, highest = (int(end) for end in torch.aminmax(split.y))
             if lowest < 0 or highest >= self.outputs:
                 raise InputError(
@@ -133,9 +138,11 @@ class Federation:
         Parameters
         ----------
         x
-            Inputs ``[N, ...]``; float64 is kept, other numbers become float32.
+            Inputs ``[N, ...]``. float64 and integers are kept, bytes and other numbers become
+            float32. A model that takes no integers is given them as floating point numbers.
         y
-            Targets ``[N]``: whole numbers or text are classes, other numbers are values.
+            Targets ``[N]``: whole numbers or text are classes, other numbers are values; or
+            ``[N, ...]`` of another kind.
         client
             The name or number of each example's client; clients are put in natural order, client-2
             before client-10.
@@ -148,7 +155,7 @@ class Federation:
         outputs
             The number of classes, where not every class occurs.
         kind
-            ``"classes"`` or ``"values"``, where the numbers leave it open.
+            What the targets are, as of :class:`Federation`, where the numbers leave it open.
         groups
             Kinds of groups that are told apart inside clients, such as ``{"sex": [...]}`` with
             one value an example. They are kept beside the examples; the model does not see them.
@@ -165,7 +172,7 @@ class Federation:
         parts = build.drawn(owner, names, fractions, seed) if part is None else build.marked(part)
         codes, called = build.groups(groups or {}, len(values))
         three = build.splits(
-            lambda rows: build.floats(values[rows]), target, owner, parts, len(names), codes
+            lambda rows: build.numbers(values[rows]), target, owner, parts, len(names), codes
         )
         return cls(names, *three, outputs=outputs, kind=kind, classes=classes, groups=called)
 
@@ -220,15 +227,51 @@ class Federation:
         target, kind, outputs, classes = build.targets(y, kind, outputs)
         if validation is None and test is None:
             part = build.drawn(owner, names, fractions, seed)
-        three = build.splits(lambda rows: build.floats(x[rows]), target, owner, part, len(names))
+        three = build.splits(lambda rows: build.numbers(x[rows]), target, owner, part, len(names))
         return cls(names, *three, outputs=outputs, kind=kind, classes=classes)
+
+    @classmethod
+    def from_sequences(
+        cls,
+        sequences: Mapping[str, Any],
+        length: int = 80,
+        *,
+        vocabulary: str | int | None = None,
+        fractions: Sequence[float] = USUAL,
+        seed: int = 0,
+    ) -> Federation:
+        """Make a federation in which the next token of sequences is to be told.
+
+        Parameters
+        ----------
+        sequences
+            The text of each client, whose tokens are its characters, or the numbers of its tokens;
+            or a list of several such.
+        length
+            Tokens in a window; they do not overlap. The target is the window one token later.
+        vocabulary
+            The characters there are, or the number of different tokens, where not all occur.
+        fractions, seed
+            As of :meth:`from_arrays`, over the windows of each client.
+
+        Examples
+        --------
+        >>> Federation.from_sequences({"a": "abcabcabc", "b": "cbacbacba"}, length=2)
+        Federation(2 clients, 8 train + 0 validation + 0 test examples, 3 tokens, inputs (2,))
+        """
+        cut, names = windows(sequences, length, vocabulary), tuple(map(str, sequences))
+        part = build.drawn(cut.owner, names, fractions, seed)
+        three = build.splits(
+            lambda rows: build.numbers(cut.x[rows]), cut.y, cut.owner, part, len(names)
+        )
+        return cls(names, *three, outputs=cut.outputs, kind="tokens", classes=cut.letters)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __repr__(self) -> str:
         parts = " + ".join(f"{len(split)} {part}" for part, split in self._splits().items())
-        what = f"{self.outputs} classes" if self.kind == "classes" else "regression"
+        what = build.told(self.kind, self.outputs)
         clients = f"{len(self)} client" + "s" * (len(self) != 1)
         return f"Federation({clients}, {parts} examples, {what}, inputs {self.shape})"
 
@@ -260,7 +303,7 @@ class Federation:
     def label_counts(self) -> pd.DataFrame:
         """Return how many examples each client (row) has of each class (column), all splits."""
         if self.kind != "classes":
-            raise InputError("label_counts is for classes; this federation has values")
+            raise InputError(f"label_counts is for classes; this federation has {self.kind}")
         counts = np.zeros(len(self) * self.outputs, dtype=np.int64)
         for split in self._splits().values():
             cell = split.owner * self.outputs + split.y
@@ -301,13 +344,17 @@ class Federation:
         """Draw sizes and labels of the first ``limit`` clients as a plotly figure."""
         return show.figure(self, limit)
 
-    def to(self, dtype: torch.dtype) -> Federation:
-        """Return the same federation in another floating point type."""
-        if self.train.x.dtype == dtype:
-            return self
+    def to(self, dtype: torch.dtype, whole: bool = False) -> Federation:
+        """Return the same federation in another floating point type.
+
+        ``whole`` leaves integer inputs as they are.
+        """
         if not dtype.is_floating_point:
             raise InputError(f"a federation cannot be held in {dtype}: take a floating point type")
-        train, validation, test = (_to(split, dtype) for split in self._splits().values())
+        changed = self._splits().values()
+        if all(_is(split, dtype, whole) for split in changed):
+            return self
+        train, validation, test = (_to(split, dtype, whole) for split in changed)
         return replace(self, train=train, validation=validation, test=test)
 
     def only(self, *names: str) -> Federation:
@@ -388,6 +435,14 @@ def _only(split: Split, clients: Sequence[int]) -> Split:
     return Split(x, y, offsets, groups)
 
 
-def _to(split: Split, dtype: torch.dtype) -> Split:
+def _is(split: Split, dtype: torch.dtype, whole: bool) -> bool:
+    """Tell whether a split is held in a floating point type already."""
+    x, y = split.x.dtype, split.y.dtype
+    integers = whole and not x.is_floating_point
+    return (integers or x == dtype) and (not y.is_floating_point or y == dtype)
+
+
+def _to(split: Split, dtype: torch.dtype, whole: bool) -> Split:
     y = split.y.to(dtype) if split.y.is_floating_point() else split.y
-    return replace(split, x=split.x.to(dtype), y=y)
+    integers = whole and not split.x.is_floating_point()
+    return replace(split, x=split.x if integers else split.x.to(dtype), y=y)

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from pydantic.dataclasses import dataclass as checked
 
 from fedparity.data import Federation, Split
-from fedparity.data.build import Kind
+from fedparity.data.build import WHOLE, Kind
 from fedparity.flower.codec import BadMessage, shown
 
 LONGEST = 1 << 20
@@ -55,6 +55,8 @@ class Facts:
         Digest of how the model is built.
     settings
         What every site and the server must agree on.
+    whole
+        Whether the model reads integers.
     """
 
     client: Short
@@ -71,6 +73,7 @@ class Facts:
     parameters: Count
     python: Short
     settings: dict[Short, Short]
+    whole: bool = False
 
     def text(self) -> str:
         """Return the facts as text."""
@@ -110,8 +113,8 @@ class StandIn(Federation):
         told = json.dumps([self.names, self.prints])
         return hashlib.sha256(told.encode()).hexdigest()
 
-    def to(self, dtype: torch.dtype) -> StandIn:
-        """Return the same in another floating point type."""
+    def to(self, dtype: torch.dtype, whole: bool = False) -> StandIn:
+        """Return the same in another floating point type; integers stay what they are."""
         train, validation, test = (_cast(split, dtype) for split in self._splits().values())
         return dataclasses.replace(self, train=train, validation=validation, test=test)
 
@@ -119,12 +122,13 @@ class StandIn(Federation):
 def stand_in(sites: Sequence[Facts], recipe: Mapping[str, Any] | None = None) -> StandIn:
     """Return the federation of these sites, in their order."""
     first = sites[0]
-    values = {"classes": torch.int64, "values": torch.float32}[first.kind]
+    values = torch.int64 if first.kind in WHOLE else torch.float32
+    kind = torch.int64 if first.whole else torch.float32
 
     def split(part: str) -> Split:
         sizes = [getattr(site, part) for site in sites]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        x = torch.zeros(first.shape).expand(int(offsets[-1]), *first.shape)
+        x = torch.zeros(first.shape, dtype=kind).expand(int(offsets[-1]), *first.shape)
         y = torch.zeros(first.target, dtype=values).expand(int(offsets[-1]), *first.target)
         return Split(x, y, offsets)
 

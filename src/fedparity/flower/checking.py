@@ -17,7 +17,8 @@ from fedparity.engines.engine import Setup, rows_of
 from fedparity.flower.census import StandIn
 from fedparity.flower.codec import BadMessage, Schema, shown
 from fedparity.learning.solver import Solver
-from fedparity.learning.task import TASKS, Task
+from fedparity.learning.task import Task
+from fedparity.learning.tasks import TASKS
 from fedparity.method.messages import Down, Up
 from fedparity.method.reports import wrong_loss
 from fedparity.metrics import Metric

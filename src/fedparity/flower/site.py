@@ -23,7 +23,7 @@ from fedparity.flower.census import Facts
 from fedparity.flower.codec import BASE, BadMessage, Stamp
 from fedparity.flower.memory import Memory
 from fedparity.imports import Allowed
-from fedparity.learning.task import DTYPES, Task
+from fedparity.learning.task import Task
 from fedparity.method.messages import SERVER, Down, Up
 from fedparity.records.settings import task_of
 from fedparity.reports.progress import Lines
@@ -70,7 +70,6 @@ class Site:
                 f"load('{client}') gives {len(federation)} clients: a site has one, take "
                 "federation.only(client)"
             )
-        federation = federation.to(DTYPES[self.conditions.dtype])
         task = task or task_of(settings, federation.kind, allowed)
         self.setup = prepare(
             federation,
@@ -93,6 +92,7 @@ class Site:
             test=len(federation.test),
             shape=federation.shape,
             target=tuple(federation.train.y.shape[1:]),
+            whole=not federation.train.x.is_floating_point(),
             outputs=federation.outputs,
             kind=federation.kind,
             classes=federation.classes,

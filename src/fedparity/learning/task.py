@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from fedparity import spec
 from fedparity.errors import InputError
-from fedparity.imports import Allowed, complete, look_up, make, path_of, text_of
+from fedparity.imports import Allowed, path_of, text_of
 from fedparity.learning import augmentation, models
 from fedparity.learning.augmentation import Augment
 
@@ -24,6 +25,11 @@ The output is ``[m, B, o]`` and the target ``[m, B]``. It is neither written to 
 what a slope returns is scaled in place. A task with a slope takes outputs as they lie, here and in
 the losses beside it: their rows or their columns are contiguous, so reshape, do not view.
 """
+
+GIVEN = ("model", "augment")
+"""What the constructor of a task takes beside its settings."""
+UNKNOWN = object()
+"""In place of a setting that a task did not keep: no text can make it again."""
 
 VECTOR = 16
 """Numbers that torch's softmax takes at once, along its dimension or beside it: fewer, one by one.
@@ -51,6 +57,8 @@ class Task:
     """
 
     name = "task"
+    predicts: str | None = None
+    """What its predictions are of, for metrics: classes, values or survival."""
     written: str | None = None
     """The text that the task was read from, where that names code elsewhere."""
 
@@ -68,10 +76,14 @@ class Task:
         """The task as an experiment file has it, with all settings but the model."""
         if self.written is not None:
             return self.written
-        if TASKS.get(self.name) is type(self):
-            return self.name
-        own = [name for name in inspect.signature(type(self)).parameters if name not in GIVEN]
-        return text_of(self, {name: getattr(self, name, UNKNOWN) for name in own})
+        known = inspect.signature(type(self)).parameters.values()
+        own: dict[str, Any] = {
+            p.name: getattr(self, p.name, UNKNOWN) for p in known if p.name not in GIVEN
+        }
+        if not type(self).__module__.startswith(f"{__package__}."):
+            return text_of(self, own)
+        chosen = {p.name: own[p.name] for p in known if own.get(p.name, p.default) != p.default}
+        return str(spec.Spec(self.name, chosen))
 
     def build(
         self, shape: tuple[int, ...], outputs: int, seed: int, dtype: torch.dtype
@@ -102,20 +114,52 @@ class Task:
 
 
 class Classification(Task):
-    """Cross-entropy on class labels; metric ``accuracy``."""
+    """Cross-entropy on class labels; metric ``accuracy``.
 
-    name = "classification"
+    Parameters
+    ----------
+    model, augment
+        As of :class:`Task`.
+    weights
+        A factor on the loss of the examples of each class, the same on all clients: what is rare
+        may count for more. A client's loss is the mean over its examples of weight times
+        cross-entropy; accuracies stay plain.
+    """
+
+    name, predicts = "classification", "classes"
+
+    def __init__(
+        self,
+        model: Factory | str,
+        augment: Augment = augmentation.usual,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(model, augment)
+        self.weights = None if weights is None else tuple(float(weight) for weight in weights)
+        if self.weights is not None and not 0 < min(self.weights or (0,)) <= max(self.weights):
+            raise InputError(f"weights {self.weights} are not one number above 0 a class")
+        self._factor = torch.tensor(self.weights or ())
+
+    def build(
+        self, shape: tuple[int, ...], outputs: int, seed: int, dtype: torch.dtype
+    ) -> nn.Module:
+        if self.weights is not None and len(self.weights) != outputs:
+            raise InputError(f"{len(self.weights)} weights for {outputs} classes")
+        return super().build(shape, outputs, seed, dtype)
 
     def losses(self, output: Tensor, target: Tensor) -> Tensor:
         if output.dim() == 2 and _by_class(output):
-            return F.cross_entropy(output.mT[None], target[None], reduction="none")[0]
-        return F.cross_entropy(output, target, reduction="none")
+            found = F.cross_entropy(output.mT[None], target[None], reduction="none")[0]
+        else:
+            found = F.cross_entropy(output, target, reduction="none")
+        return found if self.weights is None else found * self._factor.to(found)[target]
 
     def slope(self, output: Tensor, target: Tensor) -> Tensor:
         """Return the derivative of each loss in its output: softmax minus the label."""
         found = _softmax(output)
         label = target[..., None]
-        return found.scatter_add_(-1, label, torch.full_like(label, -1, dtype=found.dtype))
+        found.scatter_add_(-1, label, torch.full_like(label, -1, dtype=found.dtype))
+        return found if self.weights is None else found.mul_(self._factor.to(found)[label])
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
         guess = output.mT.max(-2).indices if _by_class(output) else output.argmax(-1)
@@ -131,19 +175,19 @@ class Classification(Task):
 
 
 class Regression(Task):
-    """Squared error on real targets; metric ``error`` (absolute)."""
+    """Squared error on real targets, the mean over several; metric ``error`` (absolute)."""
 
-    name = "regression"
+    name, predicts = "regression", "values"
 
     def losses(self, output: Tensor, target: Tensor) -> Tensor:
-        return (output.reshape(target.shape) - target).square()
+        return _over_targets((output.reshape(target.shape) - target).square())
 
     def slope(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return the derivative of each loss in its output: twice the error."""
-        return 2 * (output - target.view_as(output))
+        """Return the derivative of each loss in its output: twice the error over the targets."""
+        return 2 / output.shape[-1] * (output - target.view_as(output))
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"error": (output.reshape(target.shape) - target).abs()}
+        return {"error": _over_targets((output.reshape(target.shape) - target).abs())}
 
     @property
     def base(self) -> str | None:
@@ -179,29 +223,9 @@ class NextToken(Task):
         return output.softmax(-1)
 
 
-TASKS: dict[str, type[Task]] = {
-    "classification": Classification,
-    "regression": Regression,
-    "next_token": NextToken,
-}
-
-
-GIVEN = ("model", "augment")
-"""What the constructor of a task takes beside its settings."""
-UNKNOWN = object()
-"""In place of a setting that a task did not keep: no text can make it again."""
-
-
-def read(text: str, model: Factory | str, allowed: Allowed) -> Task:
-    """Return the task that a text names for a model; it may name the code that is allowed."""
-    term = spec.parse_one(text)
-    if term.name in TASKS and term.settings:
-        raise InputError(f"the task '{term.name}' has no settings, got '{text}'")
-    made = make("task", term, TASKS, allowed, Task, given=(model,))
-    if term.name not in TASKS:
-        code = look_up("task", term, TASKS, allowed, Task)
-        made.written = complete(code, term, without=GIVEN)
-    return made
+def _over_targets(errors: Tensor) -> Tensor:
+    """Return the mean over the targets of each example, ``[B]``; one target has no dimension."""
+    return errors.mean(-1) if errors.dim() > 1 else errors
 
 
 def slope_of(task: Task) -> Slope | None:
@@ -240,10 +264,3 @@ def _importable(factory: Factory) -> str | None:
         if known is factory:
             return name
     return path_of(factory)
-
-
-def task_for(kind: str, model: Factory | str) -> Task:
-    """Return the default task of a federation: classes are classified, values regressed."""
-    if kind not in ("classes", "values"):
-        raise InputError(f"no default task for data of kind '{kind}'")
-    return Classification(model) if kind == "classes" else Regression(model)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fedparity.errors import InputError, unknown
 from fedparity.imports import Allowed, ImportPath, find
 from fedparity.metrics import quality
+from fedparity.metrics.concordance import c_index
 from fedparity.metrics.vectors import Direction
 
 Function = Callable[[npt.NDArray[Any], npt.NDArray[np.float64]], float]
@@ -53,7 +54,7 @@ class Metric:
     lowest, highest
         Between which numbers it lies; what a site of a real federation sends beyond is refused.
     of
-        What the targets must be: ``"classes"``, ``"values"``, or anything.
+        What the targets must be: ``"classes"``, ``"values"``, ``"survival"``, or anything.
 
     Examples
     --------
@@ -71,7 +72,7 @@ class Metric:
     undefined: str = Meaning._field_defaults["undefined"]
     lowest: float = -math.inf
     highest: float = math.inf
-    of: Literal["classes", "values"] | None = None
+    of: Literal["classes", "values", "survival"] | None = None
 
     def __post_init__(self) -> None:
         if self.better not in ("higher", "lower"):
@@ -111,6 +112,7 @@ class Metric:
 
 ONE_CLASS = "their examples are of one class"
 NO_SECOND = "the second class is neither among their examples nor guessed"
+NO_PAIR = "of no two of their examples it is known whose event came first"
 CONSTANT = "their targets are all the same"
 METRICS: dict[str, Metric] = {
     metric.name: metric
@@ -124,6 +126,7 @@ METRICS: dict[str, Metric] = {
         Metric(quality.rmse, "lower", lowest=0, of="values"),
         Metric(quality.r2, "higher", "", "", CONSTANT, highest=1, of="values"),
         Metric(quality.mae, "lower", lowest=0, of="values"),
+        Metric(c_index, "higher", "", "", NO_PAIR, 0, 1, "survival"),
     )
 }
 """The metrics that have a name."""

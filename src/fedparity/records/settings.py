@@ -9,7 +9,7 @@ from typing import Any
 from fedparity.data import Federation, rebuild
 from fedparity.errors import InputError
 from fedparity.imports import NOTHING, Allowed
-from fedparity.learning import task
+from fedparity.learning import tasks
 from fedparity.learning.models import resolve
 from fedparity.learning.task import Task
 
@@ -55,8 +55,8 @@ def task_of(settings: Mapping[str, Any], kind: str, allowed: Allowed) -> Task:
         )
     model = str(settings["model"])
     resolve(model, allowed)  # refuses what a task, made in Python, takes
-    default = "classification" if kind == "classes" else "regression"
-    return task.read(str(settings.get("task", default)), model, allowed)
+    named = settings["task"] if "task" in settings else tasks.usual(kind)
+    return tasks.read(str(named), model, allowed)
 
 
 def table_of(settings: Mapping[str, Any], key: str) -> dict[str, Any]:

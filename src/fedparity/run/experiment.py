@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -18,19 +18,14 @@ from torch import Tensor
 from fedparity.data import Federation
 from fedparity.engines import choice
 from fedparity.engines.engine import Ids, Setup
+from fedparity.engines.inputs import fitted
 from fedparity.errors import InputError, unknown
 from fedparity.imports import paths_in
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seed_for
 from fedparity.learning.solver import Solver
-from fedparity.learning.task import (
-    DTYPES,
-    Classification,
-    Factory,
-    Regression,
-    Task,
-    task_for,
-)
+from fedparity.learning.task import DTYPES, Factory, Task
+from fedparity.learning.tasks import task_for
 from fedparity.method import Context, Part
 from fedparity.method.algorithm import Algorithm
 from fedparity.metrics import Metric, Summary, read_metrics, summaries
@@ -52,8 +47,6 @@ if TYPE_CHECKING:
 
 ANYHOW = ("loss", "accuracy", "error")
 """What tasks measure anyhow: it may be asked for, and is not measured twice."""
-MEASURED: Mapping[str, type[Task]] = {"classes": Classification, "values": Regression}
-"""The tasks whose predictions metrics of classes and of values are made for."""
 INLINE = 200
 """Clients whose given L* is written into the experiment file."""
 
@@ -131,10 +124,10 @@ class Experiment:
         self.algorithm = read_algorithm(self.algorithm)
         if not isinstance(self.task, Task):
             self.task = task_for(self.federation.kind, self.task)
-        self.federation = self.federation.to(DTYPES[self.conditions.dtype])
         self.measured = self._measured()
         self._check()
         self.setup = self._setup()
+        self.federation = self.setup.federation
         self._check_parts()
         self.choice = self._choose()
 
@@ -180,7 +173,7 @@ class Experiment:
         listed = [asked] if isinstance(asked, str | Metric) else list(asked)
         found = read_metrics([each for each in listed if each not in ANYHOW])
         for metric in found:
-            if metric.of is not None and not isinstance(self.task, MEASURED[metric.of]):
+            if metric.of is not None and metric.of != self.task.predicts:
                 raise InputError(
                     f"metric '{metric.name}' is of {metric.of}, and the task is "
                     f"'{self.task.name}': give your own, fp.Metric(function, better='higher')"
@@ -433,13 +426,10 @@ def prepare(
     conditions: Conditions,
     metrics: tuple[Metric, ...] = (),
 ) -> Setup:
-    """Return what engines work on, with a fresh module; the federation is in the right dtype."""
-    module = task.build(
-        federation.shape,
-        federation.outputs,
-        seed_for(conditions.seed, "model"),
-        DTYPES[conditions.dtype],
-    )
+    """Return what engines work on, with a fresh module and its data in the right dtype."""
+    dtype, seed = DTYPES[conditions.dtype], seed_for(conditions.seed, "model")
+    module = task.build(federation.shape, federation.outputs, seed, dtype)
+    federation = fitted(federation, module, dtype)
     layout = Layout(module)
     if layout.buffers and conditions.buffers == "refuse":
         raise InputError(f"the model has buffers ('{layout.buffers[0].name}') and buffers='refuse'")

@@ -352,7 +352,7 @@ def _key(setup: Setup, rule: LstarRule, engine: str) -> str:
     described = (
         VERSION,
         setup.federation.fingerprint,
-        setup.task.name,
+        setup.task.text,
         repr(setup.module),
         repr(setup.solver),
         repr(rule),

@@ -44,8 +44,9 @@ class Batches(NamedTuple):
         plan: BatchPlan,
         groups: Sequence[Group],
         expected: int | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> Iterator[Batches]:
-        """Yield the planned batches of each group of these clients.
+        """Yield the planned batches of each group of these clients, with shares of a ``dtype``.
 
         ``expected`` is what sums over a batch are divided by; None: the examples it has.
         """
@@ -61,7 +62,7 @@ class Batches(NamedTuple):
                 mine.reshape(steps, -1).unbind(),
                 None if targets is None else targets[here].unbind(),
                 None if full or mask.all() else torch.from_numpy(mask.copy()),
-                even_weights(mine.shape[1], width, data.x.dtype),
+                even_weights(mine.shape[1], width, dtype),
                 expected,
             )
 

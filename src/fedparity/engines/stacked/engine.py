@@ -163,7 +163,7 @@ class VmapEngine(Engine):
         plan = solver.batches(setup.seeds(down, clients, "batches"), sizes)
         assert plan is not None
         groups = [Group(who, int(lengths[who].max()), solver.width(sizes[who])) for who in chunks]
-        return Batches.by_group(data, clients, plan, groups, solver.expected)
+        return Batches.by_group(data, clients, plan, groups, solver.expected, down.x.dtype)
 
     def _lane(
         self,

@@ -93,7 +93,7 @@ class Stack(LocalLoop):
             if plan is not None:
                 everyone = Group(slice(None), *plan.index.shape[1:])
                 groups = Batches.by_group(
-                    self.data, clients, plan, [everyone], self.solver.expected
+                    self.data, clients, plan, [everyone], self.solver.expected, down.x.dtype
                 )
                 (self._batches,) = groups
         if self.layout.buffers and self._partial(sizes):
@@ -248,7 +248,7 @@ class Stack(LocalLoop):
     def _whole(self) -> tuple[Tensor, Tensor, Tensor]:
         longest = int(self.data.sizes[self.clients].max())
         inputs, target, mask = padded(self.data, self.clients, 0, longest)
-        return inputs, target, weights_of(target.shape[:2], mask, inputs.dtype)
+        return inputs, target, weights_of(target.shape[:2], mask, self._start.flat.dtype)
 
     def blocks(self, data: Split) -> list[Block]:
         """Return all examples of the clients, in blocks of bounded size."""
