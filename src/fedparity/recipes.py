@@ -22,6 +22,7 @@ from fedparity.parts import (
     FedMGDAPlus,
     FedSGD,
     GeometricMedian,
+    Gifair,
     Momentum,
     MultiKrum,
     Nova,
@@ -112,6 +113,10 @@ def _fedmgda_plus_paper(eps: float = FedMGDAPlus().eps, eta: float = 1.0) -> tup
     return (Uniform(), FedMGDAPlus(eps=eps, length="unit", eta=eta))
 
 
+def _gifair_paper(kappa: float = Gifair().kappa) -> tuple[Part, ...]:
+    return (Gifair(kappa=kappa, apply="gradient"),)
+
+
 def _krum(faulty: float = MultiKrum().faulty) -> tuple[Part, ...]:
     return (MultiKrum(faulty=faulty, single=True),)
 
@@ -156,6 +161,7 @@ RECIPES: dict[str, Recipe] = {
     "fedpvr": Recipe(_fedpvr, PVR.paper),
     "fedvarp": Recipe(_fedvarp, Varp.paper),
     "fedyogi": Recipe(_fedyogi, Adaptive.paper),
+    "gifair_paper": Recipe(_gifair_paper, Gifair.paper),
     "krum": Recipe(_krum, "Blanchard et al. 2017 (Krum)"),
     "propfair_paper": Recipe(_propfair_paper, PropFair.paper),
     "qfedsgd": Recipe(_qfedsgd, QFFL.paper),

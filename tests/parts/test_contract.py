@@ -15,6 +15,7 @@ from fedparity.testing import CHECKS, Bench, Trial, unlike_clients
 from fedparity.testing.checks import check_engines, check_finite, check_replies, check_resume
 
 VARIANTS: dict[str, list[dict[str, object]]] = {
+    "aaggff": [{"solver": "ftrl", "cdf": "gumbel"}, {"cdf": "frechet"}],
     "afl": [{"order": "weights_first"}, {"eta": 1.0, "initial": "size"}, {"average": True}],
     "ditto": [{"lam": 0.0}],
     "dp_client": [
@@ -32,6 +33,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "multi_krum": [{"faulty": 0.4, "single": True}],
     "norm_clip": [{"factor": 0.5}],
     "trimmed_mean": [{"share": 0.3}],
+    "gifair": [{"apply": "gradient"}],
     "maxfl": [{"threshold": 1.0}],
     "momentum": [{"beta": 0.5, "dampening": 0.5}],
     "prox": [{"mu": 5.0}],

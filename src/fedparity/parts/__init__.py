@@ -25,10 +25,12 @@ from fedparity.parts.server.fedmgda_plus import FedMGDAPlus
 from fedparity.parts.server.momentum import Momentum
 from fedparity.parts.server.nova import Nova
 from fedparity.parts.server.varp import Varp
+from fedparity.parts.weights.aaggff import AAggFF
 from fedparity.parts.weights.afl import AFL
 from fedparity.parts.weights.eagle import Eagle
 from fedparity.parts.weights.fedeba import FedEBA
 from fedparity.parts.weights.fedeba_plus import FedEBAPlus
+from fedparity.parts.weights.gifair import Gifair
 from fedparity.parts.weights.maxfl import MaxFL
 from fedparity.parts.weights.prac_fedeba_plus import PracFedEBAPlus
 from fedparity.parts.weights.propfair import PropFair
@@ -39,6 +41,7 @@ from fedparity.parts.weights.uniform import Uniform
 PARTS: dict[str, type[Part]] = {
     part.name: part
     for part in (
+        AAggFF,
         AFL,
         Adaptive,
         BN,
@@ -54,6 +57,7 @@ PARTS: dict[str, type[Part]] = {
         FedMGDAPlus,
         FedSGD,
         GeometricMedian,
+        Gifair,
         LSR,
         Local,
         MaxFL,
@@ -84,6 +88,7 @@ __all__ = [
     "PVR",
     "QFFL",
     "TERM",
+    "AAggFF",
     "Adaptive",
     "Cap",
     "CoordinateMedian",
@@ -97,6 +102,7 @@ __all__ = [
     "FedMGDAPlus",
     "FedSGD",
     "GeometricMedian",
+    "Gifair",
     "Local",
     "MaxFL",
     "Momentum",
