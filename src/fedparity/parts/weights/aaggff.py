@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.method import STRICT, Context, TellsLoss, Tensors
-from fedparity.toolbox.min_norm import min_norm
+from fedparity.toolbox.shortest import min_norm
 
 CDF = Literal["weibull", "exponential", "frechet", "normal", "gumbel", "logistic"]
 
