@@ -1,4 +1,4 @@
-"""The command line: ``fedparity run | compare | resume | profile | list | explain | flower``.
+"""The command line: ``fedparity run | compare | resume | profile | list | explain | flower | new``.
 
 Nothing heavy is imported before a command needs it, so that help and mistakes answer at once.
 """

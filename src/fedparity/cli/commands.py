@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedparity.cli import flower
+from fedparity.cli import flower, new
 from fedparity.cli.flags import (
     ALGORITHM,
     ROUNDS,
@@ -35,6 +35,7 @@ app = typer.Typer(
 )
 
 app.add_typer(flower.app, name="flower")
+app.add_typer(new.app, name="new")
 
 File = Annotated[
     Path | None,
