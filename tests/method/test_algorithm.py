@@ -169,6 +169,40 @@ def test_what_is_no_part_is_refused_with_the_remedy():
             Algorithm([wrong])
 
 
+def made(name: str = "mine", **body: object) -> Part:
+    """Return a part whose class has this body."""
+    return type("Mine", (Part,), {"name": name, **body})()
+
+
+def hook(self, *given):
+    return given
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"weight": hook}, "a method 'weight', which nobody calls: did you mean the hook 'weigh'?"),
+        ({"weigh": hook, "finsh": hook}, "did you mean the hook 'finish'?"),
+        ({"name": None, "weigh": hook}, "Mine has no name: write name = 'a_word' in the class"),
+        ({"name": "two words", "weigh": hook}, "Mine has no name"),
+        ({"weigh": hook, "reads": {"los"}}, "reads the unknown fact 'los': did you mean 'loss'?"),
+        ({"at": hook, "points": {"there": {"los"}}}, "the unknown fact 'los': did you mean"),
+        ({"at": hook, "points": {"there": {"lstar"}}}, "wants 'lstar' at its point 'there'"),
+        ({"own_facts": {"loss": hook}}, "a fact of its own 'loss', which has a meaning already"),
+        ({}, "'mine' does nothing: it has none of the hooks"),
+    ],
+)
+def test_what_a_part_got_wrong_is_one_line_before_anything_runs(body, told):
+    with pytest.raises(InputError) as refused:
+        Algorithm([made(**body)])
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_method_of_its_own_with_an_underscore_is_the_parts_own_affair():
+    assert Algorithm([made(weigh=hook, _weight=hook)]).having("weigh")
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [

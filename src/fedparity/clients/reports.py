@@ -43,10 +43,10 @@ def _wrong_loss(kind: Report, value: Tensor, setup: Setup, lstar: float) -> str 
     return found if found is None or isinstance(kind, Loss) else f"plus its L* {found}"
 
 
-def suspicious(setup: Setup, reports: Named) -> Tensor:
+def suspicious(setup: Setup, reports: Named, lstar: Tensor) -> Tensor:
     """Tell quickly which clients ``[m]`` of a stack may have a report that cannot be.
 
-    Only they are looked at one by one.
+    Only they are looked at one by one. ``lstar`` is their L* ``[m]``, NaN where nobody knows it.
     """
     found = torch.zeros(0, dtype=torch.bool)
     for part in setup.algorithm.parts:
@@ -55,7 +55,9 @@ def suspicious(setup: Setup, reports: Named) -> Tensor:
             if kind.vector:
                 continue
             flat = value.reshape(len(value), -1)
-            low = 0.0 if isinstance(kind, Loss) else kind.low
+            low: float | Tensor = 0.0 if isinstance(kind, Loss) else kind.low
+            if isinstance(kind, Gap):
+                low = -lstar.to(flat.dtype)[:, None].nan_to_num(-torch.inf)
             odd = ((flat < low) | (flat > min(kind.high, 1e6))).any(1)
             found = odd if not len(found) else found | odd
     return found

@@ -57,10 +57,11 @@ class Simulation(Door):
     def _check_reports(self, down: Down, up: Up, clients: Ids) -> None:
         """Tell of a report that its part says cannot be; what is not finite is left out later."""
         setup = self.engine.setup
-        for row in np.flatnonzero(suspicious(setup, up.reports).numpy()).tolist():
+        unknown = torch.full((len(clients),), torch.nan)
+        lstar = unknown if setup.lstar is None else setup.lstar[clients]
+        for row in np.flatnonzero(suspicious(setup, up.reports, lstar).numpy()).tolist():
             one, client = rows_of(up.reports, row), int(clients[row])
-            lstar = torch.tensor(np.nan) if setup.lstar is None else setup.lstar[client]
-            for name, found in wrong_reports(setup, one, lstar):
+            for name, found in wrong_reports(setup, one, lstar[row]):
                 if found != "not finite":
                     raise ClientError(
                         f"client '{setup.federation.names[client]}', round {down.round}, phase "

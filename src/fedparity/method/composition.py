@@ -11,10 +11,8 @@ from fedparity.errors import InputError
 from fedparity.method.facts import AFTER, FACTS
 from fedparity.method.part import HOOKS, Part
 
-KNOWN = frozenset(dir(Part))
-TOLD = frozenset({"name", "paper", "equalises", "learns", "reports", "neutral", "softens"}) | set(
-    dir(object)
-)
+KNOWN = frozenset(name for name in dir(Part) if not name.startswith("__"))
+TOLD = frozenset({"name", "paper", "equalises", "learns", "reports", "neutral", "softens"})
 """What a part tells of itself; without more it does nothing."""
 STEPS = frozenset({"start", "tracks", "loss", "second", "examples", "grad"})
 """Hooks of the local training loop."""
