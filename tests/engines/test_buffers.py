@@ -179,8 +179,8 @@ def test_a_loss_before_training_is_that_of_the_clients_own_normalisation(engine)
     everyone, setup = np.arange(3), bench.setup
     states = bench.store.gather(everyone)
     down = Down("evaluate", 1, 0.0, bench.server.x, bench.server.buffers)
-    own = bench.engine.personal(down, everyone, states)
-    loss = bench.engine.evaluate_own("train", everyone, own, states["buffers"]["b"])["loss"]
+    own = bench.engine.personal(down, everyone, states["buffers"]["b"], states)
+    loss = bench.engine.evaluate_own("train", everyone, own)["loss"]
     replies = bench.advance()
     np.testing.assert_allclose(replies.reports["fedeba"]["loss"].numpy(), loss, rtol=1e-12)
     shared = setup.layout.write(copy.deepcopy(setup.module), down.x, down.buffers).eval()

@@ -17,7 +17,7 @@ from fedparity.data import Split
 from fedparity.engines.engine import Engine, Ids, rows_of
 from fedparity.engines.evaluation import OUTPUT, Values, base_of, by_client, of_clients
 from fedparity.errors import ClientError, DivergedError
-from fedparity.method.messages import Down, Replies, Up
+from fedparity.method.messages import Down, Own, Replies, Up
 
 PERSONAL_FLOATS = 1 << 25
 """Numbers of personal parameters held at once while evaluating."""
@@ -31,9 +31,11 @@ class Simulation(Door):
     ) -> None:
         super().__init__(engine.setup.seed, drop, min_replies)
         self.engine, self.store = engine, store
+        self._tuned: tuple[Down, Own] | None = None
 
     def ask(self, down: Down, cohort: Tensor) -> Replies:
         """Return the answers of those of the cohort who do not drop out, by ascending id."""
+        self._tuned = None
         asked = np.sort(cohort.numpy())
         clients = asked[~self._dropped(down, asked)] if self.drop else asked
         self._record(down.round, asked, clients)
@@ -109,7 +111,7 @@ class Simulation(Door):
         found = {"global": by_client(values, data)}
         if output is not None:
             found["global"] |= of_clients(setup.metrics, output, data)
-        if setup.algorithm.having("personal") or "buffers" in self.store.fresh:
+        if setup.algorithm.personalises or "buffers" in self.store.fresh:
             found["personal"] = self._evaluate_personal(down, split)
         return found
 
@@ -124,14 +126,7 @@ class Simulation(Door):
         pieces: list[Values] = []
         for start in range(0, len(everyone), rows):
             clients = everyone[start : start + rows]
-            states = self.store.gather(clients)
-            params = self.engine.personal(down, clients, states)
-            buffers = (
-                states["buffers"]["b"]
-                if "buffers" in states
-                else down.buffers.expand(len(clients), -1)
-            )
-            pieces.append(self._own(split, clients, params, buffers))
+            pieces.append(self._measured_own(split, clients, self._own(down, clients)))
         keys = dict.fromkeys(key for piece in pieces for key in piece)
         missing = [np.full(min(rows, len(everyone) - i * rows), np.nan) for i in range(len(pieces))]
         return {
@@ -139,18 +134,33 @@ class Simulation(Door):
             for key in keys
         }
 
-    def _own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
-        """Return loss and metrics of clients at their own parameters."""
-        found, metrics = (
-            self.engine.evaluate_own(split, clients, params, buffers),
-            self.engine.setup.metrics,
-        )
+    def _measured_own(self, split: str, clients: Ids, own: Own) -> Values:
+        """Return loss and metrics of clients with what they would really use."""
+        metrics = self.engine.setup.metrics
+        found = self.engine.evaluate_own(split, clients, own)
         if metrics:
             data: Split = getattr(self.engine.setup.federation, split)
-            each = self.engine.measure_own(data, clients, params, buffers)
+            each = self.engine.measure_own(data, clients, own)
             if OUTPUT in each:
                 found |= of_clients(metrics, each[OUTPUT], data, clients.tolist())
         return found
+
+    def _own(self, down: Down, clients: Ids) -> Own:
+        """Return what each client would really use.
+
+        Where clients train for it, all of them if they are few, it is kept for the other splits.
+        """
+        if self._tuned is not None and self._tuned[0] is down:
+            return self._tuned[1]
+        states = self.store.gather(clients)
+        buffers = down.buffers.expand(len(clients), -1)
+        if "buffers" in states:
+            buffers = states["buffers"]["b"]
+        own = self.engine.personal(down, clients, buffers, states)
+        setup = self.engine.setup
+        if setup.algorithm.tuning and len(clients) == len(setup.federation):
+            self._tuned = down, own
+        return own
 
     def close(self) -> None:
         """Give back what the engine holds."""

@@ -6,7 +6,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -16,13 +16,20 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 
 from fedparity.data import Federation, Split
-from fedparity.engines.evaluation import blocks, joined, measure, measure_block
+from fedparity.engines.evaluation import (
+    blocks,
+    joined,
+    measure,
+    measure_block,
+    measured,
+    outputs_of,
+)
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import Keys, seeds_for
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Task
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.messages import Down, Named, Tensors, Up
+from fedparity.method.messages import Down, Named, Own, Tensors, Up
 from fedparity.metrics import Metric
 
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -62,6 +69,14 @@ class Setup:
         return self._lengths[clients]
 
     @cached_property
+    def tuned(self) -> Setup:
+        """The same, for local training at an evaluation."""
+        steps = self.algorithm.tuning
+        if not steps:
+            return self
+        return replace(self, solver=replace(self.solver, steps=steps, epochs=None))
+
+    @cached_property
     def _lengths(self) -> Ids:
         sizes = self.federation.train.sizes
         return self.solver.lengths(sizes) if self.algorithm.trains else np.ones_like(sizes)
@@ -81,6 +96,11 @@ class Setup:
         """Return the clients' seeds of a round."""
         places = clients if self.places is None else self.places[clients]
         return seeds_for(self.seed, purpose, down.round, places)
+
+
+def batches_of(down: Down) -> str:
+    """Return the purpose of the seeds of an exchange's batches."""
+    return "tuning" if down.phase == "evaluate" else "batches"
 
 
 def fills_a_core(setup: Setup) -> bool:
@@ -104,8 +124,8 @@ class Engine:
         """
         raise NotImplementedError
 
-    def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
-        """Return ``[m, d]``: the parameters each client would really use."""
+    def personal(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Own:
+        """Return what each client would really use; buffers are of all, or a row a client."""
         raise NotImplementedError
 
     def measure(
@@ -130,31 +150,31 @@ class Engine:
         """Return ``one(piece, module)`` of every piece of work, with the module so set."""
         raise NotImplementedError
 
-    def measure_own(
-        self, split: Split, clients: Ids, params: Tensor, buffers: Tensor
-    ) -> dict[str, Tensor]:
-        """Return loss, metrics and outputs of every example, each client at its own parameters.
+    def measure_own(self, split: Split, clients: Ids, own: Own) -> dict[str, Tensor]:
+        """Return loss, metrics and outputs of every example, as each client would really use.
 
         The examples of these clients stand one client after another.
         """
-
-        def one(client: int) -> Callable[[int, nn.Module], dict[str, Tensor]]:
-            inputs, target = split.aligned(client)
-            return lambda _, module: measure(self.setup.task, module, inputs, target, outputs=True)
-
         places = [row for row, client in enumerate(clients) if split.sizes[client]]
-        return joined(
-            [
-                found
-                for row in places
-                for found in self.at_modules(1, one(int(clients[row])), params[row], buffers[row])
-            ]
-        )
+        return joined([self._measure_one(*split.aligned(int(clients[r])), own, r) for r in places])
+
+    def _measure_one(self, x: Tensor, y: Tensor, own: Own, row: int) -> dict[str, Tensor]:
+        """Return loss, metrics and outputs of the examples of the client in a row."""
+        task, parameters, buffers = self.setup.task, own.parameters[row], own.buffers[row]
+        if own.shares is None:
+            return self.at_modules(
+                1, lambda _, module: measure(task, module, x, y, True), parameters, buffers
+            )[0]
+        said = [
+            self.at_modules(1, lambda _, module: outputs_of(module, x), one, buffers)[0]
+            for one in parameters
+        ]
+        return measured(task, task.mixed(torch.stack(said), own.shares[row]), y, True)
 
     def evaluate_own(
-        self, split: str, clients: Ids, params: Tensor, buffers: Tensor
+        self, split: str, clients: Ids, own: Own
     ) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-        """Return loss and metrics of every client at its own parameters."""
+        """Return loss and metrics of every client with what it would really use."""
         raise NotImplementedError
 
     def close(self) -> None:

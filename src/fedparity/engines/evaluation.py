@@ -46,9 +46,20 @@ def measure_block(
     With ``outputs`` also what the model says of each, as ``output`` ``[B, ...]`` in float64.
     """
     module.eval()
-    output = module(x)
+    return measured(task, module(x), y, outputs)
+
+
+def measured(task: Task, output: Tensor, y: Tensor, outputs: bool = False) -> dict[str, Tensor]:
+    """Return what :func:`measure_block` does, given the model's output."""
     found = {"loss": task.losses(output, y), **task.metrics(output, y)}
     return {**found, OUTPUT: task.predictions(output.double())} if outputs else found
+
+
+@torch.inference_mode()
+def outputs_of(module: nn.Module, x: Tensor) -> Tensor:
+    """Return the model's output on every example, block after block."""
+    module.eval()
+    return torch.cat([module(x[rows]) for rows in blocks(x)])
 
 
 @torch.inference_mode()

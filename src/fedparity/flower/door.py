@@ -84,7 +84,7 @@ class FlowerDoor(Door):
         data = setup.federation.train
         metrics = list(measure(setup.task, setup.module, data.x[:2], data.y[:2]))
         metrics += [metric.name for metric in setup.metrics]
-        own = bool(setup.algorithm.having("personal"))
+        own = setup.algorithm.personalises
         own = own or bool(setup.local_buffers and setup.layout.buffers)
         self._told = dict.fromkeys(["global", "personal"] if own else ["global"], metrics)
         self._told[BASE] = list(base_of(setup.task, setup.federation, data))

@@ -108,6 +108,14 @@ class Task:
         """Return what the outputs say of the examples, ``[B, ...]``: what metrics are given."""
         return output
 
+    def mixed(self, outputs: Tensor, shares: Tensor) -> Tensor:
+        """Return the output that stands for several models' predictions, mixed by shares.
+
+        ``outputs`` are ``[M, ..., o]``, with the dimensions of ``shares`` in front; here their
+        weighted mean.
+        """
+        return (_beside(shares, outputs) * outputs).sum(0)
+
     def augment(self, inputs: Tensor, u: Tensor) -> Tensor:
         """Return another view of a batch, made with the numbers ``u`` in [0, 1)."""
         return self._augment(inputs, u)
@@ -173,6 +181,10 @@ class Classification(Task):
         """Return the probability of each class, ``[B, classes]``."""
         return output.softmax(-1)
 
+    def mixed(self, outputs: Tensor, shares: Tensor) -> Tensor:
+        """Return the logarithm of the mixture of the models' probabilities."""
+        return _mixture(outputs, shares)
+
 
 class Regression(Task):
     """Squared error on real targets, the mean over several; metric ``error`` (absolute)."""
@@ -222,6 +234,10 @@ class NextToken(Task):
         """Return the probability of each token at each place, ``[B, T, V]``."""
         return output.softmax(-1)
 
+    def mixed(self, outputs: Tensor, shares: Tensor) -> Tensor:
+        """Return the logarithm of the mixture of the models' probabilities."""
+        return _mixture(outputs, shares)
+
 
 def _over_targets(errors: Tensor) -> Tensor:
     """Return the mean over the targets of each example, ``[B]``; one target has no dimension."""
@@ -251,6 +267,15 @@ def _softmax(output: Tensor) -> Tensor:
         return output.softmax(-1)
     laid = output.movedim(-1, 0).reshape(classes, -1).softmax(0)
     return laid.view(classes, *output.shape[:-1]).movedim(0, -1)
+
+
+def _mixture(outputs: Tensor, shares: Tensor) -> Tensor:
+    return (outputs.log_softmax(-1) + _beside(shares, outputs).log()).logsumexp(0)
+
+
+def _beside(shares: Tensor, outputs: Tensor) -> Tensor:
+    """Return the shares with as many dimensions as the outputs."""
+    return shares.reshape(shares.shape + (1,) * (outputs.dim() - shares.dim()))
 
 
 def _by_class(output: Tensor) -> bool:

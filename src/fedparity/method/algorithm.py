@@ -106,7 +106,20 @@ class Algorithm:
 
     def takes_batches(self, phase: str) -> bool:
         """Tell whether clients read batches in an exchange."""
-        return phase == "train" or (phase == "probe" and "first_grad" in self.probe_reads)
+        if phase == "evaluate":
+            return self.tuning > 0
+        asked = phase == "train" or (phase == "probe" and "first_grad" in self.probe_reads)
+        return asked and self.trains
+
+    @property
+    def tuning(self) -> int:
+        """Local steps that clients take at an evaluation; one part at most asks for them."""
+        return sum(part.tuning for part in self.parts)
+
+    @property
+    def personalises(self) -> bool:
+        """Whether clients are evaluated with models of their own."""
+        return any(part.personalises for part in self.parts)
 
     @property
     def local_buffers(self) -> bool:

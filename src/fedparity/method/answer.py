@@ -18,7 +18,7 @@ from fedparity.method.algorithm import Algorithm
 from fedparity.method.client import SHARED, Client
 from fedparity.method.facts import BEFORE, FACTS
 from fedparity.method.hints import is_stacked
-from fedparity.method.messages import SERVER, Down, Named, Reply, Up
+from fedparity.method.messages import SERVER, Down, Named, Own, Reply, Up
 from fedparity.method.part import Part
 from fedparity.method.rule import Rule, Tree
 
@@ -126,17 +126,25 @@ def losses(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     return Up(reports)
 
 
-def personal(lane: Lane, down: Down, state: Named) -> Tensor:
-    """Return the parameters each client of the lane would really use."""
-    tree = _tree(lane, down, state)
+def personal(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Own:
+    """Return what each client of the lane would really use, part after part."""
+    tree, x, shares = _tree(lane, down, state), lane.spread(down.x), None
+    for part in lane.algorithm.parts:
+        if part.tuning:
+            rule = _rule(lane, down, tree, track=f"{part.name}/tuned")
+            end = lane.descend(x, buffers, rule, part.tuning)
+            x, buffers = end.parameters(), end.buffers
+        if "personal" in part.hooks:
+            x = lane.lift(_hook(lane, part, "personal", down))(tree, x)
+        if "mixture" in part.hooks:
+            x, shares = lane.lift(_hook(lane, part, "mixture", down))(tree, x)
+    return Own(x, buffers, shares)
 
-    def use(tree: Tree, x: Tensor) -> Tensor:
-        for part, c in _views(lane, "personal", tree, down):
-            x = part.personal(x, c)
-        return x
 
-    result: Tensor = lane.lift(use)(tree, lane.spread(down.x))
-    return result
+def _hook(lane: Lane, part: Part, hook: str, down: Down) -> Callable[[Tree, Tensor], Any]:
+    """Return a hook of one client's parameters as a function of what is known of it."""
+    rule = Rule({}, lane.layout, down, lane.progress, {})
+    return lambda tree, x: getattr(part, hook)(x, rule.view(part, hook, tree))
 
 
 def _tree(lane: Lane, down: Down, state: Named) -> Tree:

@@ -98,6 +98,14 @@ def _combining(parts: Sequence[Part]) -> Iterator[str]:
                     f"'{part.name}' averages in its own way, so the weights of '{other.name}' "
                     "would be ignored: keep one"
                 )
+    mixing = [part.name for part in parts if "mixture" in part.hooks]
+    own = [part.name for part in parts if part.personalises and part.name not in mixing]
+    for name in mixing[:1]:
+        for also in [*mixing[1:], *own]:
+            yield f"'{name}' and '{also}' would each decide what a client predicts: keep one"
+    tuning = [part.name for part in parts if part.tuning]
+    if len(tuning) > 1:
+        yield f"'{tuning[0]}' and '{tuning[1]}' both train before an evaluation: keep one"
     for hook, what in (("second", "a second gradient"), ("examples", "gradients an example")):
         asking = [part.name for part in parts if hook in part.hooks]
         if len(asking) > 1:

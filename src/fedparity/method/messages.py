@@ -56,6 +56,16 @@ class Reply(NamedTuple):
     """Of every part."""
 
 
+class Own(NamedTuple):
+    """What one client would really use, or each client of a stack (one more dimension in front)."""
+
+    parameters: Tensor
+    """``[d]``, or ``[M, d]`` where a client mixes the predictions of several."""
+    buffers: Tensor
+    shares: Tensor | None = None
+    """``[M]``, where predictions are mixed."""
+
+
 class Replies(NamedTuple):
     """What came back from an exchange, stacked in ascending order of client id."""
 

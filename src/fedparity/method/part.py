@@ -54,6 +54,7 @@ HOOKS = (
     "guarantee",
     "serve",
     "personal",
+    "mixture",
 )
 """All hooks, in the order of a round."""
 
@@ -86,6 +87,15 @@ class Served:
     """The parameters to evaluate and keep; rounds go on from their own."""
     shared: Tensors = field(default_factory=dict)
     """For the part's ``personal``."""
+
+
+class Mixture(NamedTuple):
+    """Several parameters, whose predictions a client mixes."""
+
+    parameters: Tensor
+    """``[M, d]``."""
+    shares: Tensor
+    """``[M]``, not negative, summing to 1."""
 
 
 class Losses(NamedTuple):
@@ -155,6 +165,19 @@ class Part:
     def points(self) -> Mapping[str, frozenset[str]]:
         """What is measured at the parameters that ``at`` gives: name -> facts."""
         return {}
+
+    @property
+    def tuning(self) -> int:
+        """Local steps that a client takes at an evaluation, from the parameters that it received.
+
+        ``personal`` is then given where they have led.
+        """
+        return 0
+
+    @property
+    def personalises(self) -> bool:
+        """Whether clients are evaluated with models of their own."""
+        return bool(self.tuning or self.hooks & {"personal", "mixture"})
 
     @property
     def traits(self) -> frozenset[str]:
@@ -337,3 +360,7 @@ class Part:
     def personal(self, x: Tensor, c: Client) -> Tensor:
         """Client, at evaluation: the parameters it would really use."""
         return x
+
+    def mixture(self, x: Tensor, c: Client) -> Mixture:
+        """Client, at evaluation: parameters whose predictions it would mix, and their shares."""
+        return Mixture(x[None], x.new_ones(1))

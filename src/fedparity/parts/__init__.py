@@ -11,6 +11,7 @@ from fedparity.parts.local.sgd import FedSGD
 from fedparity.parts.personal.alone import Local
 from fedparity.parts.personal.bn import BN
 from fedparity.parts.personal.ditto import Ditto
+from fedparity.parts.personal.finetune import FineTune
 from fedparity.parts.private.client import DPClient
 from fedparity.parts.private.losses import DPLosses
 from fedparity.parts.robust.cap import Cap
@@ -58,6 +59,7 @@ PARTS: dict[str, type[Part]] = {
         FedSGD,
         GeometricMedian,
         Gifair,
+        FineTune,
         LSR,
         Local,
         MaxFL,
@@ -101,6 +103,7 @@ __all__ = [
     "FedFV",
     "FedMGDAPlus",
     "FedSGD",
+    "FineTune",
     "GeometricMedian",
     "Gifair",
     "Local",

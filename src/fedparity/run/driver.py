@@ -368,7 +368,8 @@ class Run:
 
     def _down(self, state: RunState) -> Down:
         x, shared = self.experiment.setup.algorithm.served(state.server)
-        return Down("evaluate", state.round, 0.0, x, state.server.buffers, shared)
+        lr = self.experiment.solver.rate(max(1, state.round))  # where clients train before it
+        return Down("evaluate", state.round, lr, x, state.server.buffers, shared)
 
     def _measure(self, down: Down, split: str, round: int) -> Values:
         """Evaluate all clients, remember it, and return the model they would really use."""

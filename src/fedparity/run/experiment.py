@@ -200,7 +200,7 @@ class Experiment:
         everyone = everyone and not self.drawing.absence
         context = self.context(self.setup.layout.read(self.setup.module)[0])
         problems = []
-        own = [p.name for p in self.setup.algorithm.parts if "personal" in p.hooks]
+        own = [p.name for p in self.setup.algorithm.parts if p.personalises]
         buffers = self.setup.local_buffers and self.setup.layout.buffers
         if self.keep != "last" and (own or buffers):
             problems.append(

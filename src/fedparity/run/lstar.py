@@ -31,7 +31,7 @@ from fedparity.engines.engine import Engine, Ids, Setup
 from fedparity.engines.evaluation import measure
 from fedparity.learning.seeds import seed_for
 from fedparity.method.algorithm import Algorithm
-from fedparity.method.messages import Down
+from fedparity.method.messages import Down, Own
 from fedparity.parts.personal.alone import Local
 from fedparity.spec import construct, parse_one
 
@@ -309,7 +309,8 @@ def _trained(engine: Engine, rule: LstarRule, clients: Ids, tell: Progress) -> p
             break
     capped = np.zeros(len(clients), dtype=np.bool_)
     capped[left] = True
-    found = {s: engine.evaluate_own(s, clients, kept, kept_stats) for s in SPLITS}
+    alone = Own(kept, kept_stats)
+    found = {s: engine.evaluate_own(s, clients, alone) for s in SPLITS}
     missing = np.full(len(clients), np.nan)
     names = np.asarray(setup.federation.names, dtype=object)[clients]
     losses = {split: values.get("loss", missing) for split, values in found.items()}
@@ -324,13 +325,13 @@ def _trained(engine: Engine, rule: LstarRule, clients: Ids, tell: Progress) -> p
 
 def _watched(engine: Engine, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
     """Return the loss that decides; the training loss where a client has no such example."""
-    loss = engine.evaluate_own(split, clients, params, buffers).get("loss")
+    loss = engine.evaluate_own(split, clients, Own(params, buffers)).get("loss")
     if loss is None:
         loss = np.full(len(clients), np.nan)
     absent = np.isnan(loss) & (getattr(engine.setup.federation, split).sizes[clients] == 0)
     if absent.any():
         rows = torch.from_numpy(np.flatnonzero(absent))
-        own = engine.evaluate_own("train", clients[absent], params[rows], buffers[rows])
+        own = engine.evaluate_own("train", clients[absent], Own(params[rows], buffers[rows]))
         loss = loss.copy()
         loss[absent] = own["loss"]
     return loss

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from fedparity.data import Split
 from fedparity.engines.blame import blame
 from fedparity.engines.engine import Engine, Ids, Setup, fills_a_core, join, rows_of
-from fedparity.engines.evaluation import Values, block_rows, joined, measure
+from fedparity.engines.evaluation import Values, block_rows, joined, measure, measured, outputs_of
 from fedparity.engines.reference.lane import OneClient, gradient_blocks
 from fedparity.engines.reference.workspace import Desk, suits_channels_last
 from fedparity.errors import ClientError, InputError
+from fedparity.learning.task import Task
 from fedparity.method import answer as client_side
-from fedparity.method.messages import Down, Named, Up
+from fedparity.method.messages import Down, Named, Own, Up
 from fedparity.workers import Crew, cores
 
 T = TypeVar("T")
@@ -65,12 +66,20 @@ class LoopEngine(Engine):
         ended = torch.stack([up.buffers for up in done if up.buffers is not None])
         return Up(reports, deltas, ended, join([up.states for up in done], stack=True))
 
-    def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
-        def one(row: int, desk: Desk) -> Tensor:
-            lane = OneClient(self.setup, desk, down, int(clients[row]))
-            return client_side.personal(lane, down, rows_of(states, row))
+    def personal(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Own:
+        def one(row: int, desk: Desk) -> Own:
+            lane = OneClient(self.setup.tuned, desk, down, int(clients[row]))
+            with self._randomness(down, int(clients[row])):
+                own = buffers[row] if buffers.dim() == 2 else buffers
+                return client_side.personal(lane, down, own, rows_of(states, row))
 
-        return torch.stack(self._each(len(clients), one, down, clients))
+        found = self._each(len(clients), one, down, clients)
+        shares = [own.shares for own in found if own.shares is not None]
+        return Own(
+            torch.stack([own.parameters for own in found]),
+            torch.stack([own.buffers for own in found]),
+            torch.stack(shares) if shares else None,
+        )
 
     def at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
@@ -97,14 +106,21 @@ class LoopEngine(Engine):
 
         return joined(self.at_modules(len(groups), one, x, buffers))
 
-    def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
-        data = getattr(self.setup.federation, split)
+    def evaluate_own(self, split: str, clients: Ids, own: Own) -> Values:
+        data, task = getattr(self.setup.federation, split), self.setup.task
 
         def one(row: int, desk: Desk) -> dict[str, float]:
             inputs, target = data.aligned(int(clients[row]))
-            desk.place(params[row])
-            desk.place_buffers(buffers[row])
-            found = measure(self.setup.task, desk.module, inputs, target)
+            desk.place_buffers(own.buffers[row])
+            if own.shares is None:
+                desk.place(own.parameters[row])
+                found = measure(task, desk.module, inputs, target)
+            else:
+                said = []
+                for parameters in own.parameters[row] if len(inputs) else ():
+                    desk.place(parameters)
+                    said.append(outputs_of(desk.module, inputs))
+                found = _mixed(task, said, own.shares[row], target)
             return {key: float(value.double().mean()) for key, value in found.items()}
 
         rows = self.crew.run(len(clients), one)
@@ -145,6 +161,11 @@ class LoopEngine(Engine):
         if not self.random:
             return nullcontext()
         return seeded(int(self.setup.seeds(down, np.asarray([client]), "layers")[0]))
+
+
+def _mixed(task: Task, said: list[Tensor], shares: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Return loss and metrics of mixed outputs, or nothing where there is no example."""
+    return measured(task, task.mixed(torch.stack(said), shares), y) if said else {}
 
 
 class seeded:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from fedparity.engines.engine import Setup
+from fedparity.engines.engine import Setup, batches_of
 from fedparity.engines.evaluation import block_rows, blocks, losses, mixes_examples
 from fedparity.engines.facts import example_means, known_facts, per_example
 from fedparity.engines.judging import judged, judged_block
@@ -60,7 +60,7 @@ class OneClient(LocalLoop):
         self.n, self.steps = torch.tensor(int(size[0])), torch.tensor(self.longest)
         self.seed = as_tensor(setup.seeds(down, ids, "client"))[0]
         self.plan = (
-            self.solver.batches(setup.seeds(down, ids, "batches"), size)
+            self.solver.batches(setup.seeds(down, ids, batches_of(down)), size)
             if self.algorithm.takes_batches(down.phase)
             else None
         )

@@ -25,7 +25,7 @@ from fedparity.engines.stacked.pooled import POOLED, pooled_losses
 from fedparity.engines.stacked.vectors import Slotted
 from fedparity.errors import ClientError, InputError
 from fedparity.method import answer as client_side
-from fedparity.method.messages import Down, Named, Up
+from fedparity.method.messages import Down, Named, Own, Up
 from fedparity.workers import Crew, cores
 
 T = TypeVar("T")
@@ -212,18 +212,32 @@ class VmapEngine(Engine):
     def close(self) -> None:
         self.crew.close()
 
-    def personal(self, down: Down, clients: Ids, states: Named) -> Tensor:
-        lane = self._lane(self.setup, down, clients)
-        return client_side.personal(lane, down, states)
+    def personal(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Own:
+        chunks = [slice(0, len(clients))]
+        if self.setup.algorithm.tuning:  # then a chunk holds inputs and gradients as well
+            chunks = self._chunks(len(clients))
+        found = []
+        for who in chunks:
+            lane = self._lane(self.setup.tuned, down, clients[who])
+            own = (buffers[who] if buffers.dim() == 2 else buffers).expand(len(clients[who]), -1)
+            found.append(client_side.personal(lane, down, own, rows_of(states, who)))
+        shares = [own.shares for own in found if own.shares is not None]
+        return Own(
+            torch.cat([own.parameters for own in found]),
+            torch.cat([own.buffers for own in found]),
+            torch.cat(shares) if shares else None,
+        )
 
-    def evaluate_own(self, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:
+    def evaluate_own(self, split: str, clients: Ids, own: Own) -> Values:
         data: Split = getattr(self.setup.federation, split)
         found: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
-        down = Down("evaluate", 0, 0.0, params[0], buffers[0])
+        x = own.parameters.view(-1, self.setup.layout.size)[0]
+        down = Down("measure", 0, 0.0, x, own.buffers[0])
         for start in range(0, len(clients), self.chunk):
             part = slice(start, start + self.chunk)
             stack = self._lane(self.setup, down, clients[part])
-            sums = stack.own_sums(split, params[part], buffers[part])
+            shares = None if own.shares is None else own.shares[part]
+            sums = stack.own_sums(split, own.parameters[part], own.buffers[part], shares=shares)
             for key, value in sums.items():
                 column = found.setdefault(key, np.full(len(clients), np.nan))
                 with np.errstate(invalid="ignore", divide="ignore"):

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from fedparity.data import Split
-from fedparity.engines.engine import Ids, Setup
+from fedparity.engines.engine import Ids, Setup, batches_of
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.facts import known_facts, per_example
 from fedparity.engines.kernels.chain import Chain
@@ -86,10 +86,10 @@ class Stack(LocalLoop):
         self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
         self._round, self._start, self._room, self._batches = down, start, room, batches
         self._uneven = bool((lengths != self.longest).any())
-        if not self.algorithm.takes_batches(down.phase) or not self.algorithm.trains:
+        if not self.algorithm.takes_batches(down.phase):
             return
         if self._batches is None:
-            plan = self.solver.batches(setup.seeds(down, clients, "batches"), sizes)
+            plan = self.solver.batches(setup.seeds(down, clients, batches_of(down)), sizes)
             if plan is not None:
                 everyone = Group(slice(None), *plan.index.shape[1:])
                 groups = Batches.by_group(
@@ -425,10 +425,12 @@ class Stack(LocalLoop):
         buffers: Tensor,
         judged: bool = False,
         more: dict[str, PerExample] | None = None,
+        shares: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Return sums over each client's examples at its own parameters, in float64.
 
-        Of loss and metrics, or of the functions ``more`` of losses, outputs and targets.
+        Of loss and metrics, or of the functions ``more`` of losses, outputs and targets. With
+        ``shares [m, M]`` the parameters are ``[m, M, d]``, whose predictions are mixed.
         """
         self.setup.module.eval()
         data: Split = getattr(self.setup.federation, split)
@@ -437,7 +439,8 @@ class Stack(LocalLoop):
         def one(block: int, _: object) -> dict[str, Tensor]:
             who, *rows = work[block]
             inputs, target, mask = padded(data, self.clients[who], *rows)
-            found = self._measured(y[who], buffers[who], inputs, target, judged, more)
+            mixing = None if shares is None else shares[who]
+            found = self._measured(y[who], buffers[who], inputs, target, judged, more, mixing)
             each = {key: value.view(target.shape[:2]).double() for key, value in found.items()}
             return {
                 key: (value if mask is None else torch.where(mask, value, 0.0)).sum(1)
@@ -459,12 +462,14 @@ class Stack(LocalLoop):
         target: Tensor,
         judged: bool,
         more: dict[str, PerExample] | None,
+        shares: Tensor | None,
     ) -> dict[str, Tensor]:
         """Return loss and metrics, or the functions ``more``, of the examples of a block."""
-        if self.chain is not None:
-            output = self.chain.outputs(tuple(self.layout.views(y)), inputs)
+        if shares is None:
+            output = self._outputs(y, buffers, inputs)
         else:
-            output = vmap(self._still)(y, buffers, inputs)
+            each = torch.stack([self._outputs(one, buffers, inputs) for one in y.unbind(1)])
+            output = self.setup.task.mixed(each, shares.T)
         flat, wanted = output.flatten(0, 1).contiguous(), target.flatten(0, 1)
         found = {"loss": self.setup.task.losses(flat, wanted)}
         if more is not None:
@@ -474,6 +479,13 @@ class Stack(LocalLoop):
             named = self._named(tuple(self.layout.views(y)))
             losses = found["loss"].view(target.shape[:2])
             found["loss"] = vmap(self._judged)(named, buffers, inputs, losses, output, target)
+        return found
+
+    def _outputs(self, y: Tensor, buffers: Tensor, inputs: Tensor) -> Tensor:
+        """Return the outputs ``[m, B, ...]`` of each client's parameters ``[m, d]``."""
+        if self.chain is not None:
+            return self.chain.outputs(tuple(self.layout.views(y)), inputs)
+        found: Tensor = vmap(self._still)(y, buffers, inputs)
         return found
 
     def _judged(
