@@ -85,7 +85,7 @@ def test_convolutional_models_read_images_of_any_size_that_fits(name, shape):
     assert out_shape(models.MODELS[name](shape, 10), shape) == (2, 10)
 
 
-@pytest.mark.parametrize("model", models.MODELS.values())
+@pytest.mark.parametrize("model", [models.MODELS[n] for n in ("linear", "mlp", "lenet", "cnn")])
 def test_no_model_has_buffers(model):
     assert not list(model((3, 32, 32), 10).buffers())
 

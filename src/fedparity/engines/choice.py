@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ def choose(setup: Setup, cohort: int) -> Choice:
     sizes = setup.federation.train.sizes
     if obstacle := unstackable(setup):
         return Choice("loop", obstacle)
+    if falls_back(setup):
+        return Choice("loop", "torch would compute a stack of the model one client at a time")
     if reads_in_place(setup):
         return Choice("vmap", "full batches of linear layers are read block by block by all cores")
     if cohort < 2 and Chain.of(setup) is None:
@@ -91,6 +94,25 @@ def unstackable(setup: Setup) -> str | None:
     mixing = setup.layout.buffers or mixes_examples(setup.module)
     if mixing and not _even_batches(setup.solver, setup.federation.train.sizes):
         return "BatchNorm statistics do not allow padded batches"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            _stacked(setup)
+    except RuntimeError as error:
+        return f"torch cannot stack the model ({str(error).splitlines()[0][:80]})"
+    return None
+
+
+def falls_back(setup: Setup) -> bool:
+    """Tell whether torch has no rule for some layer of a stack, so that a stack gains nothing."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _stacked(setup)
+    return any("batching rule" in str(warning.message) for warning in told)
+
+
+def _stacked(setup: Setup) -> None:
+    """Compute the outputs of a stack of two clients."""
     layout, module, inputs = setup.layout, setup.module, _two_examples(setup)
     x, buffers = layout.read(module)
 
@@ -100,12 +122,8 @@ def unstackable(setup: Setup) -> str | None:
         return output
 
     module.train()
-    try:
-        with torch.no_grad():
-            vmap(forward)(*(tensor.expand(2, *tensor.shape) for tensor in (x, buffers, inputs)))
-    except RuntimeError as error:
-        return f"torch cannot stack the model ({str(error).splitlines()[0][:80]})"
-    return None
+    with torch.no_grad():
+        vmap(forward)(*(tensor.expand(2, *tensor.shape) for tensor in (x, buffers, inputs)))
 
 
 def draws_random_numbers(setup: Setup) -> bool:
