@@ -11,7 +11,7 @@ pytest.importorskip("flwr", reason="Flower is not installed")
 from inprocess import SETTINGS
 
 from fedparity.errors import InputError
-from fedparity.flower import make_client_app
+from fedparity.flower import make_client_app, server_app
 from fedparity.flower.agreement import settings_of
 from fedparity.flower.config import run_config
 from fedparity.flower.server_app import serve
@@ -41,9 +41,14 @@ def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def run(model: str, sites: tuple[str, ...] = (), server: tuple[str, ...] = ()) -> int:
+def run(
+    model: str = "linear",
+    sites: tuple[str, ...] = (),
+    server: tuple[str, ...] = (),
+    **more: str,
+) -> int:
     """Run an experiment file on sites and a server that allow these packages."""
-    settings = {**SETTINGS, "model": model, "rounds": 1, "lstar": "none"}
+    settings = {**SETTINGS, "model": model, "rounds": 1, "lstar": "none", **more}
     federation = unlike_clients()
     app = make_client_app(settings, federation.only, allow_import=sites)
     told = {"clients": ",".join(federation.names), "out": "run", "wait": 0.0}
@@ -61,6 +66,25 @@ def test_a_site_runs_no_code_that_its_app_does_not_allow(nets, model):
     with pytest.raises(InputError, match=r"its site failed: .*--allow-import"):
         run(model.format(nets=nets), server=(nets,))
     assert not Path("mark").exists()
+    assert not Path("imported").exists()
+
+
+@pytest.mark.parametrize("key", ["algorithm", "task"])
+@pytest.mark.parametrize("code", [ATTACK, "{nets}:small"])
+def test_neither_side_runs_code_in_another_setting(nets, key, code):
+    with pytest.raises(InputError, match="--allow-import"):
+        run(**{key: code.format(nets=nets)})
+    assert not Path("mark").exists()
+    assert not Path("imported").exists()
+
+
+@pytest.mark.parametrize("key", ["algorithm", "task", "model", "metrics"])
+def test_a_site_only_compares_the_settings_that_a_server_tells(nets, monkeypatch, key):
+    told = server_app.agreed
+    lie = {key: f"{nets}:small"}
+    monkeypatch.setattr(server_app, "agreed", lambda *given: {**told(*given), **lie})
+    with pytest.raises(InputError, match=f"its {key} is .*, the server's is '{nets}:small'"):
+        run(sites=(nets,), server=(nets,))
     assert not Path("imported").exists()
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 import yaml
 from torch import nn
 
 import fedparity as fp
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 from fedparity.records.checksums import Checksums
 
 EXPERIMENT = {"data": "eagle_synthetic(n=10)", "rounds": 1, "lstar": "none"}
@@ -142,3 +146,127 @@ def test_a_tag_of_yaml_makes_no_object(tmp_path, monkeypatch, tag):
     with pytest.raises(InputError, match="is not valid YAML"):
         fp.load("file.yaml")
     assert not Path("mark").exists()
+
+
+@dataclass(frozen=True)
+class Doubled(fp.Part):
+    """A part of this module: it can be found again."""
+
+    factor: float = 2.0
+    name = "doubled"
+
+    def finish(self, delta: torch.Tensor, c: fp.Client) -> fp.Finish:
+        return fp.Finish(self.factor * delta)
+
+
+@dataclass(frozen=True)
+class InTurn(fp.sampling.Sampling):
+    start: int = 0
+    name = "in_turn"
+
+    def draw(self, round, state, who, losses):
+        return np.asarray([(self.start + round) % len(who)]), state
+
+
+@dataclass(frozen=True)
+class Rotten:
+    rate: float = 0.5
+
+    def flip(self, labels, classes, rng):
+        return (labels + (rng.random(len(labels)) < self.rate)) % classes
+
+
+class Smooth(fp.Classification):
+    def __init__(self, model: str, by: float = 0.1) -> None:
+        super().__init__(model)
+        self.by = by
+
+    def losses(self, output, target):
+        return F.cross_entropy(output, target, reduction="none", label_smoothing=self.by)
+
+
+def experiment(part: object, rounds: int = 1, **conditions: object) -> fp.Experiment:
+    federation = fp.datasets.eagle_synthetic(n=10).split("natural")
+    known = {"task": "linear", "lstar": "none", **conditions}
+    return fp.Experiment(federation, algorithm=[part], rounds=rounds, **known)
+
+
+def test_what_is_made_in_python_is_recorded_by_where_it_is_with_all_settings(tmp_path):
+    data = fp.datasets.eagle_synthetic(n=10).split("natural", noise=Rotten(rate=0.25))
+    made = fp.Experiment(
+        data, Smooth("linear", by=0.2), [Doubled()], 1, cohort=1, sampling=InTurn(1), lstar="none"
+    )
+    told = made.describe()
+    assert told["algorithm"] == f"{__name__}:Doubled(factor=2.0)"
+    assert told["sampling"] == f"{__name__}:InTurn(start=1)"
+    assert told["task"] == f"{__name__}:Smooth(by=0.2)"
+    assert told["data"]["noise"][0]["noise"] == f"{__name__}:Rotten(rate=0.25)"
+    made.run(out=tmp_path / "run")
+    again = fp.load(tmp_path / "run", allow_import=__name__)
+    assert again.describe() | {"record": None} == told | {"record": None}
+    assert fp.resume(tmp_path / "run", rounds=2, allow_import=__name__).rounds == 2
+    parameters = fp.load_model(tmp_path / "run", factory=fp.models.linear).parameters()
+    assert sum(p.numel() for p in parameters) == 6
+
+
+@pytest.mark.parametrize("part", ["local class", "setting that no text holds"])
+def test_what_no_file_can_name_goes_on_only_where_it_was_made(tmp_path, part):
+    @dataclass(frozen=True)
+    class Local(Doubled):
+        pass
+
+    mine = Local() if part == "local class" else Doubled(np.ones(1, dtype=np.float32)[0])
+    name = type(mine).__name__
+    experiment(mine).run(out=tmp_path)
+    for open_it in (fp.load, fp.resume):
+        with pytest.raises(InputError) as told:
+            open_it(tmp_path, allow_import=__name__)
+        assert f"the algorithm '{name}' is known only to the program that made it" in str(
+            told.value
+        )
+        assert "\n" not in str(told.value)
+    assert experiment(mine, rounds=2).resume(tmp_path).rounds == 2
+
+
+def test_a_part_is_not_taken_for_fedparitys_own_of_the_same_name(tmp_path):
+    class Prox(Doubled):
+        name = "prox"
+
+    assert experiment(Prox(3.0)).describe()["algorithm"] == "__main__:Prox(factor=3.0)"
+
+
+@pytest.mark.parametrize("text", ["foreign_nets:small", "os:system(command='touch mark')"])
+def test_a_recipe_runs_no_code(run, text):
+    recipes = (
+        {"dataset": text, "partition": "natural"},
+        {"dataset": "eagle_synthetic(n=10)", "partition": text},
+        {"dataset": "eagle_synthetic(n=10)", "partition": "natural", "noise": [{"noise": text}]},
+    )
+    for recipe in recipes:
+        with pytest.raises(InputError, match="allow-import"):
+            fp.data.rebuild(recipe)
+    assert not Path("mark").exists()
+    assert not Path("imported").exists()
+
+
+def one_client() -> fp.Federation:
+    return fp.Federation.from_arrays(np.zeros((4, 2)), [0, 1, 0, 1], ["a"] * 4)
+
+
+def pairs() -> fp.Dataset:
+    return fp.Dataset.from_arrays(np.zeros((4, 2)), [0, 1, 0, 1])
+
+
+def test_a_function_that_makes_a_federation_is_dealt_by_nobody():
+    made = fp.datasets.federation(f"{__name__}:one_client")
+    allowed = Allowed.by(__name__)
+    assert fp.data.rebuild(made.recipe, allowed=allowed).fingerprint == made.fingerprint
+    for more in ({"partition": "iid"}, {"clients": 2}, {"official": True}):
+        with pytest.raises(InputError, match="makes a federation of its own: leave partition"):
+            fp.data.rebuild({**made.recipe, **more}, allowed=allowed)
+    with pytest.raises(InputError, match="makes a federation, not a dataset"):
+        fp.datasets.load(f"{__name__}:one_client")
+    with pytest.raises(InputError, match="makes a dataset: deal it"):
+        fp.datasets.federation(f"{__name__}:pairs")
+    with pytest.raises(InputError, match="the folder is not a setting"):
+        fp.datasets.load(f"{__name__}:pairs(data_dir=here)")
