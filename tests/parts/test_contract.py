@@ -35,6 +35,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "trimmed_mean": [{"share": 0.3}],
     "gifair": [{"apply": "gradient"}],
     "maxfl": [{"threshold": 1.0}],
+    "focus": [{"models": 3, "spread": 1.0, "clamp": 0.5}],
     "finetune": [{"steps": 1}],
     "momentum": [{"beta": 0.5, "dampening": 0.5}],
     "prox": [{"mu": 5.0}],

@@ -85,6 +85,8 @@ def _algorithms() -> Iterable[tuple[str, tuple[Part, ...], str]]:
 def _algorithm_row(name: str, parts: tuple[Part, ...], paper: str) -> tuple[str, ...]:
     sent = traffic(Algorithm(parts, name))
     equal = ", ".join(part.equalises for part in parts if part.equalises != "nothing")
+    if any(part.reconstructed for part in parts):
+        paper += ", reconstructed"
     if not sent.shares_model:
         return name, equal or "-", "0", "-4d", "-4d", paper
     exchanges = str(len(sent.exchanges))

@@ -194,7 +194,7 @@ class Algorithm:
             return server, None
         if not torch.equal(replies.clients, cohort):
             ctx = ctx_for(ctx, replies.clients)
-        ctx = replace(ctx, steps=replies.steps)
+        ctx = replace(ctx, steps=replies.steps, server_lr=server_lr)
 
         weights = self._weights(replies, state, ctx)
         deltas, weights = self._cleaned(replies.deltas, weights, state, ctx)

@@ -12,7 +12,9 @@ from fedparity.method.facts import AFTER, FACTS
 from fedparity.method.part import HOOKS, Part
 
 KNOWN = frozenset(name for name in dir(Part) if not name.startswith("__"))
-TOLD = frozenset({"name", "paper", "equalises", "learns", "reports", "neutral", "softens"})
+TOLD = frozenset(
+    {"name", "paper", "reconstructed", "equalises", "learns", "reports", "neutral", "softens"}
+)
 """What a part tells of itself; without more it does nothing."""
 STEPS = frozenset({"start", "tracks", "loss", "second", "examples", "grad"})
 """Hooks of the local training loop."""

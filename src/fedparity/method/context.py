@@ -52,6 +52,8 @@ class Context:
     validation: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     """Validation examples of the whole population, ``[K]``; empty where they are not known."""
 
+    server_lr: float = 1.0
+    """Factor on the direction, once updates have arrived."""
     answered: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     """Rounds in which each client of the population has taken part, ``[K]``; empty before any."""
 

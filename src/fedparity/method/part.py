@@ -124,6 +124,8 @@ class Part:
     """What the method makes more equal among clients, in the words of the glossary."""
     learns: ClassVar[str] = "its update"
     """What the server learns of one client."""
+    reconstructed: ClassVar[bool] = False
+    """Whether its formulas are from general knowledge, checked against neither paper nor code."""
     reports: ClassVar[Mapping[str, Report]] = {}
     """The kinds of what clients report by ``measure`` and ``finish``, by name.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedparity.method import Part
+from fedparity.parts.contrib.focus import Focus
 from fedparity.parts.local.lsr import LSR
 from fedparity.parts.local.pgvc import PGVC
 from fedparity.parts.local.prox import Prox
@@ -60,6 +61,7 @@ PARTS: dict[str, type[Part]] = {
         GeometricMedian,
         Gifair,
         FineTune,
+        Focus,
         LSR,
         Local,
         MaxFL,
@@ -104,6 +106,7 @@ __all__ = [
     "FedMGDAPlus",
     "FedSGD",
     "FineTune",
+    "Focus",
     "GeometricMedian",
     "Gifair",
     "Local",
