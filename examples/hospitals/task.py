@@ -29,9 +29,8 @@ def read_own(client: str, file: Path) -> fp.Federation:
     """Return a hospital's own records, filled in and scaled by its own medians and deviations."""
     table = heart.read_hospital(file)
     alone = np.zeros(len(table), dtype=np.int64)
-    x, number = heart.features(heart.filled(table, alone, "client"), "common")
     return fp.Federation.from_arrays(
-        heart.scaled(x, number, alone, "client").astype(np.float32),
+        heart.inputs(table, alone, "client", "client", "common"),
         (table[:, -1] > 0).astype(np.int64),
         client=[client] * len(table),
         fractions=(0.6, 0.2, 0.2),

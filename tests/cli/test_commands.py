@@ -21,6 +21,7 @@ import fedparity as fp
 from fedparity.cli.flags import FLAGS, settings_from
 from fedparity.cli.work import free, slug
 from fedparity.data.recipe import Recipe
+from fedparity.data.source import TableRecipe
 from fedparity.learning.solver import Solver
 from fedparity.records.lock import held
 from fedparity.run.conditions import Conditions
@@ -115,6 +116,8 @@ def test_everything_that_can_be_set_has_a_flag():
     assert {(f.name,) for f in dataclasses.fields(Conditions)} <= places
     assert {("solver", f.name) for f in dataclasses.fields(Solver)} <= places
     assert {("data", f.name) for f in dataclasses.fields(Recipe)} <= places
+    own = {f.name for f in dataclasses.fields(TableRecipe)} - {"table", "sha256"}
+    assert {("data", name) for name in own} <= places
     assert {("stop", f.name) for f in dataclasses.fields(fp.Stop)} <= places
 
 

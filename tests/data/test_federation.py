@@ -185,8 +185,8 @@ def hospitals(**changes):
     return pd.DataFrame(columns | changes)
 
 
-def test_a_frame_becomes_a_federation():
-    made = Federation.from_frame(hospitals(), client="hospital", target="disease")
+def test_a_frame_of_numbers_becomes_a_federation():
+    made = Federation.from_frame(hospitals(), "hospital", "disease", prepare="none")
     assert made.names == ("north", "south")
     assert made.classes == ("no", "yes")
     assert made.train.client(0)[0].tolist() == [[50, 1], [70, 1], [55, 1]]
@@ -195,7 +195,9 @@ def test_a_frame_becomes_a_federation():
 
 def test_a_frame_may_name_parts_and_features():
     frame = hospitals(role=["train"] * 4 + ["test"] * 2)
-    made = Federation.from_frame(frame, "hospital", "disease", "role", features=["age"])
+    made = Federation.from_frame(
+        frame, "hospital", "disease", "role", features=["age"], prepare="none"
+    )
     assert made.shape == (1,)
     assert made.test.x.tolist() == [[55], [65]]
 
@@ -228,7 +230,7 @@ def test_nullable_columns_without_gaps_are_numbers():
 )
 def test_a_wrong_column_is_named_with_its_remedy(changes, message):
     with pytest.raises(InputError, match=message):
-        Federation.from_frame(hospitals(**changes), "hospital", "disease")
+        Federation.from_frame(hospitals(**changes), "hospital", "disease", prepare="none")
 
 
 def test_a_missing_column_is_named_with_the_nearest():

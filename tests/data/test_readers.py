@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedparity.data.cifar import read_binary, read_python
-from fedparity.data.heart import filled, read_hospital
+from fedparity.data.heart import inputs, read_hospital
 from fedparity.data.idx import read_idx
 from fedparity.data.npz import read_npz
 from fedparity.errors import InputError
@@ -216,10 +216,12 @@ def test_wrong_hospital_records_are_refused(tmp_path, line):
 
 def test_missing_values_come_from_the_hospital_or_from_all():
     # Column 0 (age, a number): hospital 0 has 40, 50 and a gap; hospital 1 has 90 and 90;
-    # hospital 2 has only a gap. Column 1 (sex, a category) is complete.
+    # hospital 2 has only a gap. Column 2 (cp, a category) is complete.
     table = np.ones((6, 14))
     table[:, 0] = [40, 50, np.nan, 90, 90, np.nan]
     client = np.array([0, 0, 0, 1, 1, 2])
     overall = 70  # the median of 40, 50, 90, 90
-    assert filled(table, client, "client")[:, 0].tolist() == [40, 50, 45, 90, 90, overall]
-    assert filled(table, client, "global")[:, 0].tolist() == [40, 50, overall, 90, 90, overall]
+    own = inputs(table, client, "client", "none", "common")
+    assert own[:, 0].tolist() == [40, 50, 45, 90, 90, overall]
+    together = inputs(table, client, "global", "none", "common")
+    assert together[:, 0].tolist() == [40, 50, overall, 90, 90, overall]

@@ -205,7 +205,9 @@ def test_the_model_of_a_deployed_run_is_read_without_its_data(tmp_path):
 
 
 def test_a_stand_in_takes_no_memory():
-    facts = Facts("a", 10**9, 10**8, 0, (3, 32, 32), (), 10, "classes", (), "f", "m", 1, "3", {})
+    facts = Facts(
+        "a", 10**9, 10**8, 0, (3, 32, 32), (), 10, "classes", (), (), "f", "m", 1, "3", {}
+    )
     federation = stand_in([facts, facts.__class__(**{**vars(facts), "client": "b"})])
     for data in (federation, federation.to(torch.float64)):
         assert data.train.sizes.tolist() == [10**9, 10**9]

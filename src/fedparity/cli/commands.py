@@ -75,7 +75,7 @@ def run(
     **given: Any,
 ) -> None:
     """Train with one algorithm and show what every client got."""
-    settings = settings_from(file, given)
+    settings = settings_from(file, given, data_dir)
     allowed = allowed_from(allow_import, settings_from(None, given))
     from fedparity.records.rundir import RunDir
     from fedparity.run.file import experiment
@@ -105,7 +105,7 @@ def compare(
     **given: Any,
 ) -> None:
     """Train with several algorithms under the same conditions and compare them."""
-    settings = settings_from(file, given)
+    settings = settings_from(file, given, data_dir)
     from fedparity.cli import comparison
     from fedparity.spec import split_list
 
@@ -161,7 +161,7 @@ def profile(
     **given: Any,
 ) -> None:
     """Run a few rounds and show where the time of a round goes."""
-    settings = settings_from(file, given)
+    settings = settings_from(file, given, data_dir)
     from fedparity.profiling import profile as watch
     from fedparity.profiling.table import show
     from fedparity.run.file import experiment

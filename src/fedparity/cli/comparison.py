@@ -32,6 +32,9 @@ def start(
 
     settings = _weighed(settings, algorithms, allowed)
     experiments = _experiments(settings, algorithms, data_dir, allowed)
+    recipe = next(iter(experiments.values())).federation.recipe
+    if recipe is not None and "table" in recipe:  # with the digest of what was read
+        settings = {**settings, "data": dict(recipe)}
     if (directory / FILE).exists():
         raise InputError(
             f"{directory} already holds a comparison: resume it with 'fedparity resume "
@@ -50,9 +53,11 @@ def resume(directory: Path, rounds: int | None, data_dir: Path | None, allowed: 
     """Go on with a comparison: finished runs are kept, others go on or begin."""
     from fedparity.records.checksums import Checksums
     from fedparity.records.rundir import parse_yaml
+    from fedparity.records.settings import with_tables
 
     file = directory / FILE
     settings = parse_yaml(Checksums(directory).read(file), file)
+    settings = with_tables(settings, directory, data_dir)
     algorithms = settings.pop("algorithms", None)
     if not isinstance(algorithms, list):
         raise InputError(f"{file} names no algorithms")

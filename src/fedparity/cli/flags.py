@@ -75,7 +75,10 @@ class Flag(NamedTuple):
 
 DATA = (
     Flag(
-        "data", ("data", "dataset"), str, "Dataset, such as digits (see: fedparity list datasets)."
+        "data",
+        ("data", "dataset"),
+        str,
+        "Dataset (see: fedparity list datasets), or own table: patients.csv, 'sites/*.csv'.",
     ),
     Flag("partition", ("data", "partition"), str, "How it is dealt; by default its own clients."),
     Flag("clients", ("data", "clients"), int, "Number of clients."),
@@ -90,6 +93,24 @@ DATA = (
     ),
     Flag("official", ("data", "official"), bool, "Keep the publisher's test examples for test."),
     Flag("noise", ("data", "noise"), str, "Wrong labels, such as 'symmetric(rate=0.3)'.", _noise),
+)
+TABLE = (
+    Flag("client", ("data", "client"), str, "Column that names the client; not for a file each."),
+    Flag("target", ("data", "target"), str, "Column to be predicted."),
+    Flag("part", ("data", "part"), str, "Column of train, validation or test."),
+    Flag("groups", ("data", "groups"), str, "Columns of groups inside clients.", _listed, "LIST"),
+    Flag("features", ("data", "features"), str, "Input columns; default all.", _listed, "LIST"),
+    Flag("without", ("data", "without"), str, "Columns left out.", _listed, "LIST"),
+    Flag("categories", ("data", "categories"), str, "Numbers that are codes.", _listed, "LIST"),
+    Flag("about", ("data", "about"), str, "Columns of one number a client.", _listed, "LIST"),
+    Flag(
+        "prepare",
+        ("data", "prepare"),
+        str,
+        "Whose numbers fill gaps and scale: federated, client, none, or a preparation.json.",
+    ),
+    Flag("kind", ("data", "kind"), str, "What the target is: classes or values."),
+    Flag("outputs", ("data", "outputs"), int, "Number of classes, where not every class occurs."),
 )
 LEARNING = (
     Flag("model", ("model",), str, "Model, or the import path of your own: package.module:name."),
@@ -184,6 +205,7 @@ RUN = (
 )
 PANELS: Mapping[str, tuple[Flag, ...]] = {
     "Data": DATA,
+    "Own table": TABLE,
     "What is learned": LEARNING,
     "Algorithm": (ALGORITHM,),
     "Local training": TRAINING,
@@ -228,13 +250,21 @@ def _parameter(flag: Flag, panel: str) -> inspect.Parameter:
     )
 
 
-def settings_from(file: Path | None, given: Mapping[str, Any]) -> Settings:
+def settings_from(
+    file: Path | None, given: Mapping[str, Any], data_dir: Path | None = None
+) -> Settings:
     """Return the settings of a file or run directory, overridden by the flags given."""
     settings = _read(file) if file is not None else {}
+    if file is not None and "data" in settings and given.get("data") is None:
+        from fedparity.records.settings import with_tables
+
+        settings = with_tables(settings, file if file.is_dir() else file.parent, data_dir)
     for flag in FLAGS:
         value = given.get(flag.name.replace("-", "_"))
         if value is not None:
             _put(settings, flag, _value(flag, value))
+    if given.get("data") is not None:
+        _named(settings)
     for one, other in (("steps", "epochs"), ("epochs", "steps")):
         if given.get(one) is not None and given.get(other) is None:
             settings["solver"].pop(other, None)
@@ -265,6 +295,20 @@ def _read(file: Path) -> Settings:
     from fedparity.records.rundir import RunDir, read_yaml
 
     return RunDir(file).settings() if file.is_dir() else read_yaml(file)
+
+
+def _named(settings: Settings) -> None:
+    """Make the data that a flag names a table or a dataset, without what was said of another."""
+    from fedparity.data.table import is_table
+
+    data = settings["data"]
+    table = is_table(data["dataset"])
+    if table:
+        data["table"] = data.pop("dataset")
+    beside = {flag.place[1] for flag in (DATA if table else TABLE)} - {"seed", "fractions", "noise"}
+    for name in {*beside, "sha256"} | (set() if table else {"table"}):
+        if name in data and not (name in ("dataset",) and not table):
+            del data[name]
 
 
 def _put(settings: Settings, flag: Flag, value: Any) -> None:

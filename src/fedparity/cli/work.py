@@ -115,7 +115,11 @@ def progress() -> Iterator[Bar | Lines]:
 
 
 def introduce(experiment: Experiment, out: Console) -> None:
-    """Say in a line what is about to run, and on which engine and why."""
+    """Say what is odd about the data, and in a line what is about to run, on which engine, why."""
+    from fedparity.data.doctor import short
+
+    for line in short(experiment.federation.check()):
+        out.print(f"data: {line}", markup=False, soft_wrap=True)
     choice = experiment.choice
     out.print(
         f"{len(experiment.federation)} clients, {experiment.setup.layout.size:,} parameters, "

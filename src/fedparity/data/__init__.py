@@ -15,6 +15,7 @@ from fedparity.data.partition import (
     Partition,
     Shards,
 )
+from fedparity.data.prepare import Preparation
 from fedparity.data.recipe import rebuild
 from fedparity.data.split import Split
 
@@ -31,6 +32,7 @@ __all__ = [
     "Noise",
     "Pair",
     "Partition",
+    "Preparation",
     "Shards",
     "Split",
     "Symmetric",

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedparity.data import build
 from fedparity.data.build import Kind, Parts
-from fedparity.data.federation import USUAL, Federation, numbered
+from fedparity.data.federation import Federation, numbered
 from fedparity.data.noise import Noise
 from fedparity.data.partition import (
     Natural,
@@ -24,6 +24,7 @@ from fedparity.data.partition import (
     deal_alike,
     partition_text,
 )
+from fedparity.data.source import USUAL
 from fedparity.data.split import Groups, Ints, room_for
 from fedparity.errors import InputError
 from fedparity.learning.seeds import generator

@@ -23,7 +23,7 @@ from pydantic import Field, validate_call
 from fedparity import imports, spec
 from fedparity.data import heart
 from fedparity.data.dataset import Dataset
-from fedparity.data.federation import USUAL, Federation, numbered
+from fedparity.data.federation import Federation, numbered
 from fedparity.data.folder import find
 from fedparity.data.images import (
     Normalise,
@@ -32,6 +32,7 @@ from fedparity.data.images import (
     read_femnist,
     read_mnist_like,
 )
+from fedparity.data.source import USUAL
 from fedparity.data.synthetic import CLASSES, alpha_beta, eagle_clients
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
@@ -261,11 +262,10 @@ def heart_disease(
         for name in heart.HOSPITALS
     ]
     client = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    table = heart.filled(np.concatenate(tables), client, impute)
-    x, number = heart.features(table, columns)
+    table = np.concatenate(tables)
     return Dataset(
         "heart_disease",
-        heart.scaled(x, number, client, scale).astype(np.float32),
+        heart.inputs(table, client, impute, scale, columns),
         (table[:, -1] > 0).astype(np.int64),
         2,
         natural=client,

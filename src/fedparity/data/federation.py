@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +15,15 @@ import pandas as pd
 import torch
 from rich.console import Console
 
-from fedparity.data import build, frame, show, torchsets
+from fedparity.data import build, doctor, frame, show, torchsets
 from fedparity.data.build import Kind
+from fedparity.data.doctor import Finding
 from fedparity.data.noise import Noise, as_noise, noise_text
+from fedparity.data.prepare import Preparation
 from fedparity.data.sequences import windows
+from fedparity.data.source import USUAL, TableRecipe
 from fedparity.data.split import Split
+from fedparity.data.table import CLIENT, Table, read_tables
 from fedparity.errors import InputError, unknown
 from fedparity.learning.seeds import generator
 
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 Fractions = tuple[float, float, float]
-USUAL: Fractions = (0.8, 0.1, 0.1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,6 +65,12 @@ class Federation:
     groups
         The names of the groups inside clients, by kind, such as ``{"sex": ("f", "m")}``; which
         example is of which stands in the splits. See :meth:`group_table`.
+    columns
+        Of a table the input columns and what each holds: ``number`` or ``category``.
+    preparation
+        How a table's columns became inputs.
+    findings
+        What was odd about the table; :meth:`check` tells it with the rest.
 
     Examples
     --------
@@ -79,6 +89,9 @@ class Federation:
     recipe: Mapping[str, Any] | None = None
     about: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: tuple[tuple[str, str], ...] = ()
+    preparation: Preparation | None = None
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -179,30 +192,109 @@ class Federation:
     @classmethod
     def from_frame(
         cls,
-        df: pd.DataFrame,
-        client: str,
+        df: pd.DataFrame | Table | str | Path | Sequence[str | Path],
+        client: str | None,
         target: str,
         part: str | None = None,
         *,
         features: Sequence[str] | None = None,
+        without: Sequence[str] = (),
+        categories: Sequence[str] = (),
+        groups: Sequence[str] = (),
         about: Sequence[str] = (),
+        prepare: frame.Prepare = "federated",
         fractions: Sequence[float] = USUAL,
         seed: int = 0,
         outputs: int | None = None,
         kind: Kind | None = None,
     ) -> Federation:
-        """Make a federation from a table with a row an example and a column naming its client.
+        """Make a federation from a table with a row an example: a DataFrame, or files.
 
-        ``client``, ``target`` and ``part`` are column names; ``features`` are the input columns,
-        by default all others. Input columns must be numeric and complete. Columns of ``about`` are
-        no inputs: each holds one number a client, the same in all its rows. See
-        :meth:`from_arrays` for the rest.
+        Parameters
+        ----------
+        df
+            The table; or the path of a CSV or parquet file, a pattern such as ``"sites/*.csv"``, or
+            a list of paths. Of files the experiment can be run again from its directory.
+        client
+            The column that names the client; None where each file is one, called as the file.
+        target, part
+            The columns of what is predicted, and of ``train``, ``validation`` or ``test``.
+        features, without
+            The input columns, by default all that are nothing else; and those left out.
+        categories
+            Columns of numbers that are codes: they are encoded as words are.
+        groups
+            Columns of groups inside clients, such as ``["sex", "age_band"]``. They are kept beside
+            the examples; the model sees them only if ``features`` names them too.
+        about
+            Columns of one number a client, the same in all its rows; no inputs.
+        prepare
+            How gaps are filled, words encoded as 0 and 1, and numbers brought to mean 0 and
+            deviation 1: ``"federated"``, with the numbers of all clients' training examples
+            together, computed from counts, means and squares that each client tells of its own;
+            ``"client"``, with each client's own numbers; ``"none"``, for numbers that are ready;
+            a fitted :class:`~fedparity.data.Preparation` or its file; or a transformer of
+            scikit-learn, which is fitted on all training examples in one place.
+
+        See :meth:`from_arrays` for the rest.
+
+        Examples
+        --------
+        >>> table = pd.DataFrame(
+        ...     {"site": ["a", "b"], "age": [50, 70], "smokes": ["no", "yes"], "ill": [0, 1]}
+        ... )
+        >>> made = Federation.from_frame(table, client="site", target="ill")
+        >>> made.train.x.tolist(), made.preparation.outputs
+        ([[-1.0, 0.0], [1.0, 1.0]], ('age', 'smokes=yes'))
         """
-        x, y, owner, parts = frame.columns(df, client, target, part, features, about)
-        made = cls.from_arrays(
-            x, y, owner, parts, fractions=fractions, seed=seed, outputs=outputs, kind=kind
+        read = df if isinstance(df, pd.DataFrame | Table) else read_tables(df, client)
+        roles = frame.Roles(
+            client if client is not None else CLIENT,
+            target,
+            part,
+            None if features is None else _names(features),
+            _names(without),
+            _names(categories),
+            _names(groups),
+            _names(about),
         )
-        return replace(made, about=frame.of_clients(df, client, about))
+        if isinstance(read, pd.DataFrame):
+            if client is None:
+                raise InputError("name the column that tells clients apart: client='hospital'")
+            study = frame.Study.of(read, roles, frame.way_of(prepare))
+        else:
+            study = frame.Study.of(read.frame, roles, frame.way_of(prepare), read.odd)
+        found = study.federation(prepare, build.checked(fractions), seed, outputs, kind)
+        recipe = None
+        if isinstance(read, Table) and isinstance(prepare, str):
+            recipe = TableRecipe(
+                **{**vars(roles), "client": client},
+                table=read.pattern,
+                prepare=prepare,
+                fractions=build.checked(fractions),
+                seed=seed,
+                outputs=outputs,
+                kind=kind,
+                sha256=read.told,
+            ).told()
+        return cls.of(found, recipe)
+
+    @classmethod
+    def of(cls, made: frame.Made, recipe: Mapping[str, Any] | None = None) -> Federation:
+        """Return the federation that was made of a table."""
+        return cls(
+            made.names,
+            *made.splits,
+            outputs=made.outputs,
+            kind=made.kind,
+            classes=made.classes,
+            recipe=recipe,
+            about=made.about,
+            groups=made.groups,
+            columns=made.columns,
+            preparation=made.preparation,
+            findings=made.findings,
+        )
 
     @classmethod
     def from_datasets(
@@ -336,6 +428,17 @@ class Federation:
             {name: pd.Categorical.from_codes(*column) for name, column in columns.items()}
         )
 
+    def check(self) -> tuple[Finding, ...]:
+        """Return what is odd about the data: of the table, of clients, classes and inputs.
+
+        Examples
+        --------
+        >>> made = Federation.from_arrays([[0.0], [1.0]], y=[0, 1], client=["a", "b"])
+        >>> print(made.check()[0])
+        clients a, b have one example each: it trains and is never judged: collect more
+        """
+        return (*self.findings, *doctor.federation(self))
+
     def describe(self, console: Console | None = None, limit: int = 20) -> None:
         """Print sizes and labels of the first ``limit`` clients, and a line on all of them."""
         show.table(self, console or Console(), limit)
@@ -411,6 +514,10 @@ class Federation:
 
     def _splits(self) -> dict[str, Split]:
         return {"train": self.train, "validation": self.validation, "test": self.test}
+
+
+def _names(given: Sequence[str] | str) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def numbered(clients: int) -> tuple[str, ...]:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+from fedparity.data.fitting import Whose, category, number
+from fedparity.data.prepare import Category, Number, Preparation, words
 from fedparity.errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -39,15 +42,15 @@ def read_hospital(path: Path) -> Floats:
     if path.stat().st_size > LARGEST:
         raise InputError(f"{path} is larger than any of the four hospitals' files")
     rows = []
-    for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1):
+    for place, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1):
         if not line.strip():
             continue
         try:
             values = [np.nan if cell.strip() == "?" else float(cell) for cell in line.split(",")]
         except ValueError:
-            raise InputError(f"{path}, line {number}: not numbers or '?'") from None
+            raise InputError(f"{path}, line {place}: not numbers or '?'") from None
         if len(values) != len(COLUMNS) or not np.isfinite(values[-1]):
-            raise InputError(f"{path}, line {number}: {len(COLUMNS)} columns are expected")
+            raise InputError(f"{path}, line {place}: {len(COLUMNS)} columns are expected")
         rows.append(values)
     if not rows:
         raise InputError(f"{path} is empty")
@@ -58,55 +61,51 @@ def read_hospital(path: Path) -> Floats:
     return table
 
 
-def filled(table: Floats, client: npt.NDArray[np.int64], impute: str) -> Floats:
-    """Fill in missing values: the median of a number, the most frequent of a category.
+def preparation(
+    table: Floats, client: npt.NDArray[np.int64], impute: str, scale: str, columns: str
+) -> Preparation:
+    """Return how the records of hospitals become inputs.
 
-    ``impute="client"`` takes them from the same hospital, and from all where it has none.
+    Parameters
+    ----------
+    table, client
+        The records, and the hospital of each as a place in :data:`HOSPITALS`.
+    impute
+        Whose median, or most frequent value of a category, fills gaps: ``client`` (of all where the
+        hospital has none) or ``global``.
+    scale
+        Whose mean and deviation scale numbers: ``client``, ``global`` or ``none``.
+    columns
+        ``all``, or ``common`` without those of :data:`LATER`. A category of m values is m - 1
+        inputs of 0 and 1.
     """
-    table = table.copy()
-    for place, name in enumerate(COLUMNS):
-        column = table[:, place]
-        missing = np.isnan(column)
-        overall = _typical(column[~missing], name)
-        for k in np.unique(client[missing]):
-            own = column[~missing & (client == k)]
-            use_own = impute == "client" and len(own) > 0
-            column[missing & (client == k)] = _typical(own, name) if use_own else overall
-    return table
-
-
-def features(table: Floats, columns: str) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return the inputs and which of them are numbers; a category of m values is m - 1 of 0 / 1."""
-    inputs, number = [], []
+    fill: Whose = "client" if impute == "client" else "common"
+    by: Whose = "client" if scale == "client" else "none" if scale == "none" else "common"
+    usual: list[Number | Category] = []
+    each: list[list[Number | Category]] = []
     for place, name in enumerate(COLUMNS[:-1]):
         if columns == "common" and name in LATER:
             continue
-        levels: tuple[int, ...] = CATEGORIES.get(name, ())
-        strange = np.setdiff1d(table[:, place], levels)
-        if levels and len(strange):
+        values = table[:, place]
+        if name in NUMBERS:
+            made, own = number(name, values, client, len(HOSPITALS), fill, by, median=True)
+            usual, each = [*usual, made], [*each, own]
+            continue
+        levels = CATEGORIES.get(name, (0, 1))
+        strange = np.setdiff1d(values[~np.isnan(values)], levels)
+        if len(strange):
             raise InputError(f"heart_disease: '{name}' has the value {strange[0]:g}")
-        inputs += [table[:, place] == level for level in levels[1:]] or [table[:, place]]
-        number += [name in NUMBERS] * max(len(levels) - 1, 1)
-    return np.stack(inputs, axis=1).astype(np.float64), np.asarray(number)
+        texts, column = [str(level) for level in levels], words(pd.Series(values))
+        coded, own = category(name, column, client, len(HOSPITALS), fill, texts, first=False)
+        usual, each = [*usual, coded], [*each, own]
+    clients = dict(zip(HOSPITALS, zip(*each, strict=True), strict=True))
+    return Preparation(impute, tuple(usual), clients)
 
 
-def scaled(
-    x: Floats, number: npt.NDArray[np.bool_], client: npt.NDArray[np.int64], scale: str
-) -> Floats:
-    """Bring the columns of numbers to mean 0 and standard deviation 1, a hospital or overall."""
-    x = x.copy()
-    groups = client if scale == "client" else np.zeros_like(client)
-    for k in np.unique(groups) if scale != "none" else ():
-        rows = np.ix_(groups == k, number)
-        spread = x[rows].std(axis=0)
-        x[rows] = (x[rows] - x[rows].mean(axis=0)) / np.where(spread > 0, spread, 1)
-    return x
-
-
-def _typical(values: Floats, name: str) -> float:
-    if not len(values):  # recorded nowhere: a constant, which says nothing
-        return float(CATEGORIES.get(name, (0,))[0])
-    if name in NUMBERS:
-        return float(np.median(values))
-    found, counts = np.unique(values, return_counts=True)
-    return float(found[np.argmax(counts)])
+def inputs(
+    table: Floats, client: npt.NDArray[np.int64], impute: str, scale: str, columns: str
+) -> npt.NDArray[np.float32]:
+    """Return the inputs of records, prepared by their own numbers; see :func:`preparation`."""
+    made = preparation(table, client, impute, scale, columns)
+    df = pd.DataFrame(table, columns=list(COLUMNS))
+    return made.apply(df, [HOSPITALS[k] for k in client])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from pydantic.dataclasses import dataclass
 from fedparity import spec
 from fedparity.data import datasets, noise, partition
 from fedparity.data.dataset import Dataset
-from fedparity.data.federation import USUAL, Federation
+from fedparity.data.federation import Federation
+from fedparity.data.source import USUAL, NoiseStep, TableRecipe
+from fedparity.data.table import Table, read_tables
 from fedparity.errors import InputError
 from fedparity.imports import NOTHING, Allowed
 
@@ -25,15 +27,6 @@ UNDEALT: Mapping[str, Any] = {
     "official": False,
 }
 """What a recipe says of a federation that a function makes by itself."""
-
-
-@dataclass(frozen=True, config=STRICT)
-class NoiseStep:
-    """One use of :meth:`Federation.with_label_noise`."""
-
-    noise: str
-    seed: int = 0
-    clients: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -62,6 +55,9 @@ def rebuild(
     """
     if not isinstance(recipe, Mapping):
         raise InputError("a recipe is a table with at least dataset and partition")
+    if "table" in recipe:
+        told = TableRecipe.read(recipe)
+        return noisy(of_table(told), told.noise, allowed)
     read = spec.call("data", Recipe, {str(name): value for name, value in recipe.items()})
     made = datasets.read(read.dataset, data_dir, allowed, read.seed)
     federation = made if isinstance(made, Federation) else _dealt(made, read, allowed)
@@ -70,7 +66,29 @@ def rebuild(
             f"'{read.dataset}' makes a federation of its own: leave partition, clients, fractions "
             "and official out"
         )
-    for step in read.noise:
+    return noisy(federation, read.noise, allowed)
+
+
+def table_of(recipe: TableRecipe) -> Table:
+    """Return the table that a recipe names, if it is the one that was recorded."""
+    named = recipe.table
+    pattern = named if isinstance(named, str) else list(named)
+    return read_tables(pattern, recipe.client, recipe.sha256)
+
+
+def of_table(recipe: TableRecipe) -> Federation:
+    """Return the federation of own tables, without noise."""
+    settings = {
+        name: value
+        for name, value in vars(recipe).items()
+        if name not in ("table", "noise", "sha256") and not name.startswith("_")
+    }
+    return Federation.from_frame(table_of(recipe), **settings)
+
+
+def noisy(federation: Federation, steps: Sequence[NoiseStep], allowed: Allowed) -> Federation:
+    """Return the federation with its label noise."""
+    for step in steps:
         wrong = noise.read(step.noise, allowed)
         federation = federation.with_label_noise(wrong, step.seed, step.clients)
     return federation

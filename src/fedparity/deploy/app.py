@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fedparity.deploy.table import toml
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
@@ -23,8 +25,7 @@ TASK = '''"""What happens at a site: the examples of its client are read."""
 from pathlib import Path
 
 import fedparity as fp
-{imports}from fedparity.records.settings import federation_of
-from fedparity.records.rundir import read_yaml
+{imports}from fedparity.records.settings import federation_of, settings_at
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")
 
@@ -41,7 +42,7 @@ def load(client: str) -> fp.Federation:
 
     Until then each client's share is cut out of the data that the experiment names: a trial.
     """
-    return federation_of(read_yaml(EXPERIMENT){allowed}).only(client)
+    return federation_of(settings_at(EXPERIMENT){allowed}).only(client)
 '''
 CLIENT_APP = '''"""What every site runs."""
 
@@ -85,12 +86,13 @@ def new_app(directory: Path, experiment: Path, allow_import: Sequence[str] = ())
     clients. What code the experiment may name, the packages ``allow_import``, is written into the
     code of the app. The directory appears complete or not at all.
     """
-    from fedparity.records.rundir import RunDir, read_yaml
+    from fedparity.records.rundir import RunDir
+    from fedparity.records.settings import settings_at
     from fedparity.run.file import experiment as made_of
 
     run = RunDir(experiment)
     file = run.experiment if experiment.is_dir() else experiment
-    settings = run.settings() if experiment.is_dir() else read_yaml(file)
+    settings = settings_at(experiment)
     made = made_of(settings, allowed=Allowed.by(allow_import))
     name = _name(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -98,6 +100,10 @@ def new_app(directory: Path, experiment: Path, allow_import: Sequence[str] = ())
     config = run_config(made.federation.names, f"runs/{name}")
     packages = json.dumps(list(allow_import))
     allowed = f", allow_import={packages}" if allow_import else ""
+    text = file.read_text(encoding="utf-8")
+    recipe = made.federation.recipe
+    if recipe is not None and "table" in recipe:  # its path is told from anywhere, with its digest
+        text = yaml.safe_dump({**settings, "data": dict(recipe)}, sort_keys=False)
     files = {
         "pyproject.toml": PYPROJECT.format(
             name=name, version=version("fedparity"), experiment=EXPERIMENT, config=toml(config)
@@ -108,7 +114,7 @@ def new_app(directory: Path, experiment: Path, allow_import: Sequence[str] = ())
         ),
         "client_app.py": CLIENT_APP.format(allowed=allowed),
         "server_app.py": SERVER_APP.format(allowed=allowed),
-        EXPERIMENT: file.read_text(encoding="utf-8"),
+        EXPERIMENT: text,
     }
     directory.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))

@@ -49,6 +49,8 @@ class Facts:
         Its numbers of examples.
     shape, target
         The shapes of one input and of one target.
+    columns
+        Of a table the input columns, and what each holds.
     fingerprint
         Digest of its data: tells whether they changed.
     model
@@ -68,6 +70,7 @@ class Facts:
     outputs: Annotated[int, Field(ge=1, lt=1 << 24)]
     kind: Kind
     classes: tuple[Short, ...]
+    columns: tuple[tuple[Short, Short], ...]
     fingerprint: Short
     model: Short
     parameters: Count
@@ -119,6 +122,23 @@ class StandIn(Federation):
         return dataclasses.replace(self, train=train, validation=validation, test=test)
 
 
+def unlike(mine: Facts, theirs: Facts) -> str | None:
+    """Return in what the columns of two sites differ, or None."""
+    own, other = dict(mine.columns), dict(theirs.columns)
+    who = f"those of {shown(theirs.client)}"
+    for name in [*own, *other]:
+        if name not in other:
+            return f"it has a column {shown(name)}, which is not among {who}"
+        if name not in own:
+            return f"it has no column {shown(name)}, which is among {who}"
+        if own[name] != other[name]:
+            told = f"its column {shown(name)} holds {shown(own[name])} and not"
+            return f"{told} {shown(other[name])} as {who}"
+    if mine.columns != theirs.columns:
+        return f"its columns are in another order than {who}: name them in one order by features"
+    return None
+
+
 def stand_in(sites: Sequence[Facts], recipe: Mapping[str, Any] | None = None) -> StandIn:
     """Return the federation of these sites, in their order."""
     first = sites[0]
@@ -140,6 +160,7 @@ def stand_in(sites: Sequence[Facts], recipe: Mapping[str, Any] | None = None) ->
         outputs=first.outputs,
         kind=first.kind,
         classes=first.classes,
+        columns=first.columns,
         recipe=recipe,
         prints=tuple(site.fingerprint for site in sites),
     )

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from fedparity.errors import InputError
 from fedparity.flower import codec
 from fedparity.flower.agreement import difference
-from fedparity.flower.census import Facts
+from fedparity.flower.census import Facts, unlike
 from fedparity.flower.codec import BadMessage, shown
 from fedparity.flower.link import Failure, exchange
 from fedparity.run.lstar import ACCURACIES, COLUMNS
@@ -170,6 +170,8 @@ class Roster:
             told = "another node of it has" if client in self.node else "it began the run with"
             raise BadMessage(f"client '{client}': {told} other data")
         for other in self.facts.values():
+            if differs := unlike(facts, other):
+                raise BadMessage(f"client '{client}': {differs}")
             for name in COMMON:
                 mine, theirs = getattr(facts, name), getattr(other, name)
                 if mine != theirs:

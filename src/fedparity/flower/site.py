@@ -96,6 +96,7 @@ class Site:
             outputs=federation.outputs,
             kind=federation.kind,
             classes=federation.classes,
+            columns=federation.columns,
             fingerprint=federation.fingerprint,
             model=blueprint(self.setup.module),
             parameters=self.setup.layout.size,

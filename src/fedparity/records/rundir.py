@@ -15,6 +15,7 @@ import pandas as pd
 import yaml
 from pyarrow.lib import ArrowException
 
+from fedparity.data.prepare import FILE as PREPARATION
 from fedparity.errors import DamagedError, InputError
 from fedparity.records import lock
 from fedparity.records.checksums import Checksums
@@ -31,9 +32,9 @@ class RunDir:
     """Files of one run.
 
     ``experiment.yaml`` (complete, re-runnable), ``history.parquet``, ``clients.parquet``,
-    ``lstar.parquet``, ``model.safetensors``, ``checkpoint/`` and the one before in
-    ``checkpoint.old/``, ``log.jsonl``, ``report.html``; ``checksums.json`` of what is read again,
-    and ``lock`` while a process writes to the directory.
+    ``lstar.parquet``, ``preparation.json`` (of own tables), ``model.safetensors``, ``checkpoint/``
+    and the one before in ``checkpoint.old/``, ``log.jsonl``, ``report.html``; ``checksums.json`` of
+    what is read again, and ``lock`` while a process writes to the directory.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -42,6 +43,7 @@ class RunDir:
         self.history = self.path / "history.parquet"
         self.clients = self.path / "clients.parquet"
         self.lstar = self.path / LSTAR
+        self.preparation = self.path / PREPARATION
         self.model = self.path / "model.safetensors"
         self.checkpoint = self.path / "checkpoint"
         self.log = self.path / "log.jsonl"
@@ -238,6 +240,11 @@ class RunDir:
         """Write a table beside and rename it."""
         with self.checksums.placing(file) as beside:
             table.to_parquet(beside, index=False)
+
+    def write_text(self, file: Path, text: str) -> None:
+        """Write a text beside and rename it."""
+        with self.checksums.placing(file) as beside:
+            beside.write_text(text, encoding="utf-8")
 
     def note(self, **entry: Any) -> None:
         """Append one line to the log, and see it written."""

@@ -7,11 +7,33 @@ from pathlib import Path
 from typing import Any
 
 from fedparity.data import Federation, rebuild
+from fedparity.data.source import located
+from fedparity.data.table import is_table
 from fedparity.errors import InputError
 from fedparity.imports import NOTHING, Allowed
 from fedparity.learning import tasks
 from fedparity.learning.models import resolve
 from fedparity.learning.task import Task
+from fedparity.records.rundir import RunDir, read_yaml
+
+NO_TABLES = (".xls", ".xlsx", ".ods", ".sav", ".dta", ".txt", ".json", ".feather", ".pkl")
+"""Endings of files in which people keep tables, and which are not read."""
+
+
+def settings_at(path: str | Path, data_dir: str | Path | None = None) -> dict[str, Any]:
+    """Return the settings of an experiment file or of a run directory, its tables located."""
+    file = Path(path)
+    settings = RunDir(file).settings() if file.is_dir() else read_yaml(file)
+    return with_tables(settings, file if file.is_dir() else file.parent, data_dir)
+
+
+def with_tables(
+    settings: dict[str, Any], folder: Path, data_dir: str | Path | None = None
+) -> dict[str, Any]:
+    """Return the settings of a file in a folder with the paths of the tables that it may name."""
+    if "data" not in settings:
+        return settings
+    return {**settings, "data": located(settings["data"], folder, data_dir)}
 
 
 def federation_of(
@@ -32,8 +54,14 @@ def recipe_of(settings: Mapping[str, Any]) -> dict[str, Any]:
             "the experiment names no data: give a dataset (--data digits, or 'data: digits' in the "
             "file), or in Python the federation itself"
         )
-    given = {"dataset": data} if isinstance(data, str) else table_of(settings, "data")
-    recipe: dict[str, Any] = {"partition": "natural", "seed": settings.get("seed", 0), **given}
+    if isinstance(data, str):
+        data = {"table" if is_table(data) else "dataset": data}
+    given = table_of({"data": data}, "data")
+    named = str(given.get("dataset", ""))
+    if named.lower().endswith(NO_TABLES) or ("/" in named and "(" not in named):
+        raise InputError(f"'{named}' is no table that can be read: save it as CSV or parquet")
+    usual = {} if "table" in given else {"partition": "natural"}
+    recipe: dict[str, Any] = {**usual, "seed": settings.get("seed", 0), **given}
     noise = recipe.get("noise") or ()
     if isinstance(noise, str | Mapping):
         noise = (noise,)

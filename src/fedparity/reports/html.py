@@ -116,7 +116,8 @@ def page(results: Results, baseline: str | None = None) -> str:
 def _about(result: Result) -> str:
     settings = result.settings
     data = settings.get("data", {})
-    dealt = f"{data['dataset']}, {data['partition']}" if data else "your own data"
+    named = f"{data['dataset']}, {data['partition']}" if "dataset" in data else ""
+    dealt = named or str(data.get("table", "your own data"))
     model = settings.get("model", "a model of your own")
     return f"{len(result.clients)} clients of {dealt}; {model}; {result.rounds} rounds"
 

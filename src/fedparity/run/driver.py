@@ -139,6 +139,7 @@ class Run:
                 self.folder.restore(found, self.history)
                 self.folder.reopen(found, self.experiment.rounds)
             else:
+                self._keep_preparation()
                 self._evaluate(state)
                 self._save(state)
             self._rounds(state)
@@ -169,6 +170,12 @@ class Run:
             sampling=experiment.drawing.init(experiment.population),
             identity={"schema": SCHEMA, **experiment.identity()},
         )
+
+    def _keep_preparation(self) -> None:
+        """Write down how tables became inputs; a transformer of the user's stays with the user."""
+        made = self.experiment.federation.preparation
+        if self.folder is not None and made is not None and made.own is None:
+            self.folder.write_text(self.folder.preparation, made.text())
 
     def _door(self, setup: Setup, x: Tensor, buffers: Tensor) -> tuple[Door, Kept]:
         """Return the door to the clients, here in this process, and what is kept of them."""

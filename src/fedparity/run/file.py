@@ -7,7 +7,10 @@ What a run writes as ``experiment.yaml`` is complete; a user may write as little
     algorithm: eagle(lam=1)
 
 The partition is by default the dataset's own (``natural``), and the seeds of the partition and of
-label noise are by default the experiment's ``seed``.
+label noise are by default the experiment's ``seed``. Own tables are named by their path beside the
+file::
+
+    data: {table: "sites/*.csv", target: disease}
 
 A file is data. It may name a model, parts, data, label noise, a task and a sampling by import path,
 but these are followed only if who opens the file allows it, by ``allow_import``: the name of a
@@ -23,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedparity.data import Federation
 from fedparity.data.recipe import Recipe
+from fedparity.data.source import TableRecipe
 from fedparity.errors import InputError, unknown
 from fedparity.imports import NOTHING, Allowed
 from fedparity.learning.solver import Solver
@@ -31,8 +35,14 @@ from fedparity.method.algorithm import Algorithm
 from fedparity.metrics import Metric, read_metrics
 from fedparity.recipes import complete, read
 from fedparity.records.result import Result
-from fedparity.records.rundir import RunDir, read_yaml
-from fedparity.records.settings import federation_of, table_of, task_of
+from fedparity.records.rundir import RunDir
+from fedparity.records.settings import (
+    federation_of,
+    settings_at,
+    table_of,
+    task_of,
+    with_tables,
+)
 from fedparity.run.conditions import Conditions, Stop
 from fedparity.run.experiment import ANYHOW, Experiment
 from fedparity.run.sampling import read as read_sampling
@@ -43,7 +53,11 @@ if TYPE_CHECKING:
 
 OWN = ("data", "task", "model", "algorithm", "solver", "stop", "metrics", "record")
 KEYS = (*OWN, *(f.name for f in dataclasses.fields(Conditions)))
-TABLES: dict[str, Any] = {"data": Recipe, "solver": Solver, "stop": Stop}
+TABLES: dict[str, tuple[Any, ...]] = {
+    "data": (Recipe, TableRecipe),
+    "solver": (Solver,),
+    "stop": (Stop,),
+}
 """Settings that have settings inside."""
 
 
@@ -87,8 +101,8 @@ def check_keys(settings: Mapping[str, Any]) -> None:
     for key in settings:
         if key in KEYS:
             continue
-        for table, kind in TABLES.items():
-            if key in {f.name for f in dataclasses.fields(kind)}:
+        for table, kinds in TABLES.items():
+            if any(key in {f.name for f in dataclasses.fields(kind)} for kind in kinds):
                 raise InputError(
                     f"setting '{key}' belongs under '{table}': write '{table}: {{{key}: ...}}'"
                 )
@@ -119,8 +133,7 @@ def load(
 
     The file may name code of the packages ``allow_import`` only.
     """
-    file = Path(path)
-    settings = RunDir(file).settings() if file.is_dir() else read_yaml(file)
+    settings = settings_at(path, data_dir)
     return experiment(settings, data_dir=data_dir, allowed=Allowed.by(allow_import))
 
 
@@ -147,6 +160,8 @@ def resume(
             f"the run in {directory} is one of a Flower federation: go on with it by 'flwr run' "
             "with resume=true in the run config"
         )
+    if federation is None:
+        settings = with_tables(settings, Path(directory), data_dir)
     if rounds is not None:
         settings["rounds"] = rounds
     again = experiment(
