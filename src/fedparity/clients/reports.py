@@ -10,7 +10,7 @@ from torch import Tensor
 from fedparity.engines.engine import Setup
 from fedparity.learning.tasks import TASKS
 from fedparity.method.messages import Named
-from fedparity.method.reports import Gap, Loss, Report, kind_of, wrong_loss
+from fedparity.method.reports import Gap, Loss, LossAlong, Report, kind_of, wrong_loss
 
 
 def wrong_reports(setup: Setup, reports: Named, lstar: Tensor) -> Iterator[tuple[str, str]]:
@@ -39,7 +39,8 @@ def _wrong_loss(kind: Report, value: Tensor, setup: Setup, lstar: float) -> str 
             return None
         rounding = 1e-5 * (abs(least) + abs(lstar))
         least, most = least + lstar, most + lstar
-    found = wrong_loss(least + rounding, most, setup.task.name != "regression")
+    bounded = setup.task.name != "regression" and not isinstance(kind, LossAlong)
+    found = wrong_loss(least + rounding, most, bounded)
     return found if found is None or isinstance(kind, Loss) else f"plus its L* {found}"
 
 

@@ -16,7 +16,7 @@ from fedparity.method.context import Context
 from fedparity.method.facts import AFTER, FACTS
 from fedparity.method.messages import SERVER, Down, Named, Replies, Server, Tensors
 from fedparity.method.part import Losses, Part, Served, Weights
-from fedparity.method.reports import Loss, Report
+from fedparity.method.reports import Loss, LossAlong, Report
 
 Ask = Callable[[Down, Tensor], Replies]
 """The only door to the clients: a message and the ids of those asked."""
@@ -97,7 +97,8 @@ class Algorithm:
     @cached_property
     def declared(self) -> dict[str, Mapping[str, Report]]:
         """The kinds of what clients report, by part; the round itself asks for losses."""
-        return {SERVER: {"losses": Loss()}, **{part.name: part.reports for part in self.parts}}
+        asked = {"losses": Loss(), "along": LossAlong()}
+        return {SERVER: asked, **{part.name: part.reports for part in self.parts}}
 
     @property
     def trains(self) -> bool:
@@ -299,7 +300,7 @@ def ask_losses(
     elif any(factors):
         raise FedparityError("losses at other points than x need a direction")
     found = ask(replace(down, phase="losses", shared={SERVER: told}, each={}), clients)
-    values = found.reports.get(SERVER, {}).get("losses")
+    values = found.reports.get(SERVER, {}).get("along" if told else "losses")
     return Losses(found.clients, down.x.new_zeros(0, len(factors)) if values is None else values)
 
 

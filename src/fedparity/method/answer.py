@@ -20,6 +20,7 @@ from fedparity.method.facts import BEFORE, FACTS
 from fedparity.method.hints import is_stacked
 from fedparity.method.messages import SERVER, Down, Named, Own, Reply, Up
 from fedparity.method.part import Part
+from fedparity.method.reports import LARGEST
 from fedparity.method.rule import Rule, Tree
 
 MET = frozenset(name for name, fact in FACTS.items() if fact.when == "steps")
@@ -115,8 +116,10 @@ def losses(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     told, x = down.shared.get(SERVER, {}), down.x
     points = [x + f * told["direction"] for f in told["factors"]] if told else [x]
     wanted = frozenset({"loss"})
-    found = [lane.measure(lane.spread(y), buffers, wanted)["loss"] for y in points]
-    reports = {SERVER: {"losses": torch.stack(found, -1)}}
+    found = torch.stack([lane.measure(lane.spread(y), buffers, wanted)["loss"] for y in points], -1)
+    if told:  # far out, losses overflow
+        found = found.nan_to_num(LARGEST, LARGEST).clamp_max(LARGEST)
+    reports = {SERVER: {"along" if told else "losses": found}}
     if lane.algorithm.having("seal"):
 
         def seal(tree: Tree, reports: Named) -> Named:

@@ -54,6 +54,11 @@ class Loss(Report):
 
 
 @dataclass(frozen=True)
+class LossAlong(Loss):
+    """A mean loss at a point of a line search, where one that overflows counts as `LARGEST`."""
+
+
+@dataclass(frozen=True)
 class Gap(Report):
     """A validation loss minus the client's L*."""
 
