@@ -42,6 +42,8 @@ DIFFERENT = [
     # The weight is put on the update where it arrives, so it need not be sent: 0 instead of 4.
     ("eagle", 1, "4", "0"),
     ("eagle(weights=fresh)", 1, "4", "0"),
+    # The 2 s + 1 points of the line search, asked for at once: 4 + 4 x 11 up, 4d + 4 x 11 down.
+    ("fedmdfg", 2, "48", "4d + 44"),
 ]
 
 
@@ -54,7 +56,7 @@ def test_messages_cost_what_the_papers_send(text, exchanges, up, down):
 
 @pytest.mark.parametrize("name", [*PARTS, *RECIPES])
 def test_every_algorithm_can_be_counted(name):
-    assert traffic(algorithm(name)).exchanges[-1] == "train"
+    assert "train" in traffic(algorithm(name)).exchanges
 
 
 def test_parts_of_a_composition_add_up():

@@ -50,6 +50,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
         {"alpha": 0.5},
         {"alpha": 0.5, "aggregate": "given"},
     ],
+    "fedmdfg": [{"theta": 80.0, "s": 2}],
     "fedmgda_plus": [{"eps": 1.0, "length": "unit"}],
     "scaffold": [{"option": 1}],
     "pgvc": [

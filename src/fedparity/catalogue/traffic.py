@@ -78,7 +78,8 @@ class Traffic:
     Attributes
     ----------
     exchanges
-        The phases of a round, in order: ``train``, or ``probe`` and ``train``.
+        The phases of a round, in order: ``train``, with ``probe`` before it where a part measures,
+        and ``losses`` after it for a line search.
     down, up
         What each part adds to FedAvg's one model each way. Parameters that a client has already
         received in this round are not counted again.

@@ -23,6 +23,7 @@ from fedparity.parts.robust.norm_clip import NormClip
 from fedparity.parts.robust.trimmed_mean import TrimmedMean
 from fedparity.parts.server.adaptive import Adaptive
 from fedparity.parts.server.fedfv import FedFV
+from fedparity.parts.server.fedmdfg import FedMDFG
 from fedparity.parts.server.fedmgda_plus import FedMGDAPlus
 from fedparity.parts.server.momentum import Momentum
 from fedparity.parts.server.nova import Nova
@@ -49,13 +50,14 @@ PARTS: dict[str, type[Part]] = {
         BN,
         Cap,
         CoordinateMedian,
-        Ditto,
         DPClient,
         DPLosses,
+        Ditto,
         Eagle,
         FedEBA,
         FedEBAPlus,
         FedFV,
+        FedMDFG,
         FedMGDAPlus,
         FedSGD,
         GeometricMedian,
@@ -103,6 +105,7 @@ __all__ = [
     "FedEBA",
     "FedEBAPlus",
     "FedFV",
+    "FedMDFG",
     "FedMGDAPlus",
     "FedSGD",
     "FineTune",
