@@ -18,6 +18,7 @@ from torch import Tensor
 from fedparity.data import Federation
 from fedparity.engines import choice
 from fedparity.engines.engine import Ids, Setup
+from fedparity.engines.evaluation import mixes_examples
 from fedparity.engines.inputs import fitted
 from fedparity.errors import InputError, unknown
 from fedparity.imports import paths_in
@@ -431,6 +432,12 @@ def prepare(
     module = task.build(federation.shape, federation.outputs, seed, dtype)
     federation = fitted(federation, module, dtype)
     layout = Layout(module)
+    exact = algorithm.having("examples")
+    if exact and mixes_examples(module):
+        raise InputError(
+            f"'{exact[0].name}' takes the gradient of every example by itself, which a model with "
+            "BatchNorm does not have: use GroupNorm or LayerNorm"
+        )
     if layout.buffers and conditions.buffers == "refuse":
         raise InputError(f"the model has buffers ('{layout.buffers[0].name}') and buffers='refuse'")
     local = conditions.buffers == "local" or algorithm.local_buffers

@@ -18,7 +18,10 @@ def example_gradients(
     inputs: Tensor,
     target: Tensor,
 ) -> Tensor:
-    """Return the gradient of every example's loss, ``[B, d]``, of one client."""
+    """Return the gradient of every example's loss, ``[B, d]``, of one client.
+
+    Layers that draw random numbers draw for each example by itself.
+    """
     if not len(inputs):
         return next(iter(parameters.values())).new_zeros(0, layout.size)
 
@@ -26,5 +29,5 @@ def example_gradients(
         output = functional_call(module, parameters, (one[None],))
         return task.losses(output, wanted[None])[0]
 
-    found = vmap(grad(loss), (None, 0, 0))(parameters, inputs, target)
+    found = vmap(grad(loss), (None, 0, 0), randomness="different")(parameters, inputs, target)
     return layout.join([found[slot.name] for slot in layout.slots], torch.Size([len(inputs)]))
