@@ -18,6 +18,8 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "aaggff": [{"solver": "ftrl", "cdf": "gumbel"}, {"cdf": "frechet"}],
     "afl": [{"order": "weights_first"}, {"eta": 1.0, "initial": "size"}, {"average": True}],
     "ditto": [{"lam": 0.0}],
+    "dp_sgd": [{"noise": 0.0, "clip": 0.2}],
+    "paper_dp": [{"noise": 50.0}],
     "dp_client": [
         {"where": "clients", "noise": 0.5, "clip": 0.3},
         {"quantile": 0.5, "clip": 0.1},

@@ -15,6 +15,8 @@ from fedparity.parts.personal.ditto import Ditto
 from fedparity.parts.personal.finetune import FineTune
 from fedparity.parts.private.client import DPClient
 from fedparity.parts.private.losses import DPLosses
+from fedparity.parts.private.paper import PaperDP
+from fedparity.parts.private.sgd import DPSGD
 from fedparity.parts.robust.cap import Cap
 from fedparity.parts.robust.coordinate_median import CoordinateMedian
 from fedparity.parts.robust.geometric_median import GeometricMedian
@@ -53,6 +55,7 @@ PARTS: dict[str, type[Part]] = {
         DPClient,
         DPLosses,
         Ditto,
+        DPSGD,
         Eagle,
         FedEBA,
         FedEBAPlus,
@@ -73,6 +76,7 @@ PARTS: dict[str, type[Part]] = {
         Nova,
         PGVC,
         PVR,
+        PaperDP,
         PracFedEBAPlus,
         PropFair,
         Prox,
@@ -88,6 +92,7 @@ PARTS: dict[str, type[Part]] = {
 __all__ = [
     "AFL",
     "BN",
+    "DPSGD",
     "LSR",
     "PARTS",
     "PGVC",
@@ -118,6 +123,7 @@ __all__ = [
     "MultiKrum",
     "NormClip",
     "Nova",
+    "PaperDP",
     "Part",
     "PracFedEBAPlus",
     "PropFair",

@@ -13,8 +13,10 @@ Mironov, Talwar, Zhang. Rényi differential privacy of the sampled Gaussian mech
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -64,16 +66,34 @@ def jointly(noises: Sequence[float]) -> float:
     return 1 / math.sqrt(sum(noise**-2 for noise in noises))
 
 
+Steps = tuple[tuple[Mechanism, int], ...]
+
+
 @lru_cache(maxsize=1024)
-def epsilon(steps: tuple[tuple[Mechanism, int], ...], delta: float) -> float:
-    """Return the epsilon at ``delta`` of mechanisms, each repeated so many times."""
-    total = np.zeros(len(ORDERS))
-    for mechanism, count in steps:
-        if count:
-            total += count * np.asarray(_divergences(mechanism))
-    if not total.any():
+def epsilon(steps: Steps, delta: float) -> float:
+    """Return the epsilon at ``delta`` of mechanisms, each repeated so many times, on one member."""
+    return _converted(sum(_each(steps), np.zeros(len(ORDERS))), delta)
+
+
+@lru_cache(maxsize=1024)
+def worst(steps: Steps, delta: float) -> float:
+    """Return an epsilon that holds for all of several members, each with a mechanism of its own.
+
+    It is of the largest divergence at every order, so at least that of the worst member.
+    """
+    return _converted(np.max([np.zeros(len(ORDERS)), *_each(steps)], axis=0), delta)
+
+
+def _each(steps: Steps) -> list[Array]:
+    return [count * np.asarray(_divergences(mechanism)) for mechanism, count in steps if count]
+
+
+def _converted(divergences: Array, delta: float) -> float:
+    """Return the epsilon that follows from Rényi divergences at all orders."""
+    if not divergences.any():
         return 0.0
-    found, _ = _library().compute_epsilon(ORDERS, total, delta)
+    with _quiet():
+        found, _ = _library().compute_epsilon(ORDERS, divergences, delta)
     return float(found)
 
 
@@ -91,12 +111,24 @@ def _divergences(mechanism: Mechanism) -> tuple[float, ...]:
     elif mechanism.rate is not None:
         event = dp.PoissonSampledDpEvent(mechanism.rate, plain)
     accountant = library.RdpAccountant(ORDERS, relation)
-    accountant.compose(event)
+    with _quiet():  # an order whose series does not converge is left out, as it should be
+        accountant.compose(event)
     found = np.asarray(accountant.rdp)
     if mechanism.cohort is not None:
         # At large orders the bound with sampling is above the one without, which holds as well.
         found = np.minimum(found, np.asarray(ORDERS) / (2 * mechanism.noise**2))
     return tuple(found.tolist())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def require(what: str) -> None:
