@@ -132,7 +132,7 @@ def test_every_flag_reaches_the_experiment(cli):
         *("--min-replies", "2", "--server-lr", "0.5", "--buffers", "local", "--seed", "2"),
         *("--engine", "loop", "--chunk", "2", "--dtype", "float64", "--evaluate-every", "2"),
         *("--checkpoint-every", "2", "--keep", "worst_accuracy", "--stop-metric", "max_gap"),
-        *("--patience", "4", "--lstar", "train_plateau(rounds=2)"),
+        *("--patience", "4", "--lstar", "train_plateau(rounds=2)", "--no-predictions"),
     )
     assert done.code == 0, done.err
     found = yaml.safe_load(Path("run/experiment.yaml").read_text())
@@ -176,6 +176,7 @@ def test_every_flag_reaches_the_experiment(cli):
         "checkpoint_every": 2,
         "keep": "worst_accuracy",
         "lstar": "train_plateau(rounds=2)",
+        "predictions": False,
     }
 
 

@@ -222,6 +222,8 @@ def test_the_table_of_clients_has_the_promised_columns(unlike):
         *("train_loss", "validation_loss", "test_loss"),
         *("validation_accuracy", "test_accuracy"),
         *("validation_lstar", "test_lstar", "validation_gap", "test_gap"),
+        *("validation_base_accuracy", "test_base_accuracy"),
+        *("validation_alone_accuracy", "test_alone_accuracy"),
         *("lstar_rounds", "lstar_capped"),
         "rounds_answered",
     ]

@@ -187,6 +187,7 @@ RUN = (
     Flag("keep", ("keep",), str, "Model kept: last, or best by this validation summary."),
     Flag("stop-metric", ("stop", "metric"), str, "Stop early by this validation summary."),
     Flag("patience", ("stop", "patience"), int, "Evaluations without improvement before that."),
+    Flag("predictions", ("predictions",), bool, "Keep what models say of every example."),
     Flag(
         "metrics",
         ("metrics",),

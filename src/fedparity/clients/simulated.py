@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,14 @@ from fedparity.clients.reports import suspicious, wrong_reports
 from fedparity.clients.store import ClientStore
 from fedparity.data import Split
 from fedparity.engines.engine import Engine, Ids, rows_of
-from fedparity.engines.evaluation import OUTPUT, Values, base_of, by_client, of_clients
+from fedparity.engines.evaluation import (
+    OUTPUT,
+    Values,
+    base_of,
+    by_client,
+    joined,
+    of_clients,
+)
 from fedparity.errors import ClientError, DivergedError
 from fedparity.method.messages import Down, Own, Replies, Up
 
@@ -111,9 +119,25 @@ class Simulation(Door):
         found = {"global": by_client(values, data)}
         if output is not None:
             found["global"] |= of_clients(setup.metrics, output, data)
-        if setup.algorithm.personalises or "buffers" in self.store.fresh:
+        if self.personal:
             found["personal"] = self._evaluate_personal(down, split)
         return found
+
+    @property
+    def personal(self) -> bool:
+        """Whether clients have models of their own."""
+        return self.engine.setup.algorithm.personalises or "buffers" in self.store.fresh
+
+    def each_own(self, data: Split, own: Own) -> dict[str, Tensor]:
+        """Return loss, metrics and outputs of every example, each client's at what is its own."""
+        return self.engine.measure_own(data, np.arange(len(self.engine.setup.federation)), own)
+
+    def each_personal(self, down: Down, data: Split) -> dict[str, Tensor]:
+        """Return loss, metrics and outputs of every example at the clients' own models."""
+        pieces = [
+            self.engine.measure_own(data, clients, own) for clients, own in self._personal(down)
+        ]
+        return joined([piece for piece in pieces if piece])
 
     def base(self, split: str) -> Values:
         """Return what a guess without inputs gets of every client: its accuracy, or its loss."""
@@ -121,18 +145,20 @@ class Simulation(Door):
         return base_of(setup.task, setup.federation, getattr(setup.federation, split))
 
     def _evaluate_personal(self, down: Down, split: str) -> Values:
+        found: Values = {}
+        for clients, own in self._personal(down):
+            for key, values in self._measured_own(split, clients, own).items():
+                everyone = np.full(len(self.engine.setup.federation), np.nan)
+                found.setdefault(key, everyone)[clients] = values
+        return found
+
+    def _personal(self, down: Down) -> Iterator[tuple[Ids, Own]]:
+        """Yield clients with what each would really use."""
         everyone = np.arange(len(self.engine.setup.federation))
         rows = max(1, PERSONAL_FLOATS // self.engine.setup.layout.size)
-        pieces: list[Values] = []
         for start in range(0, len(everyone), rows):
             clients = everyone[start : start + rows]
-            pieces.append(self._measured_own(split, clients, self._own(down, clients)))
-        keys = dict.fromkeys(key for piece in pieces for key in piece)
-        missing = [np.full(min(rows, len(everyone) - i * rows), np.nan) for i in range(len(pieces))]
-        return {
-            key: np.concatenate([p.get(key, m) for p, m in zip(pieces, missing, strict=True)])
-            for key in keys
-        }
+            yield clients, self._own(down, clients)
 
     def _measured_own(self, split: str, clients: Ids, own: Own) -> Values:
         """Return loss and metrics of clients with what they would really use."""

@@ -124,6 +124,8 @@ def deployed(
 class FlowerRun(Run):
     """A run whose clients are the nodes of a Flower federation."""
 
+    keeps_data = False
+
     def __init__(
         self, experiment: Experiment, config: RunConfig, roster: Roster, name: str, watch: Watcher
     ) -> None:

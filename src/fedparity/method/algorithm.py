@@ -203,6 +203,8 @@ class Algorithm:
         direction = self._moved(server_lr * direction.to(server.x.dtype), down, ask, state, ctx)
         x = server.x + direction
         buffers = self._buffers(server, replies, weights, ctx)
+        if not any(part.ignores_weights for part in self.having("combine")):
+            replies = replies._replace(weights=weights)
         return Server(x, buffers, {name: kept for name, kept in state.items() if kept}), replies
 
     def _training(self, down: Down, probe: Named, state: Named, ctx: Context) -> Down:

@@ -74,6 +74,8 @@ class Replies(NamedTuple):
     reports: Named
     deltas: Tensor
     buffers: Tensor
+    weights: Tensor | None = None
+    """By what each counted, ``[m]``; None before that, and where no weights are used."""
 
 
 class Server(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,14 @@ from fedparity.records.checksums import sha256, sync
 COLUMNS = ("round", "client", "split", "model", "metric", "value", "n")
 RUN = "run"
 """In place of a split: a number of the run, not of a client."""
+
+
+ROUND = "round"
+"""Stands for the split in rows of what was told in a round, where nobody was evaluated."""
+SERVER = "server"
+"""Stands for the model in the rows of the aggregation weights."""
+Sizes = npt.NDArray[np.int64]
+Tellings = Mapping[tuple[str, str], npt.NDArray[np.float64]]
 
 
 class Measured(NamedTuple):
@@ -67,6 +76,22 @@ class History:
         self._added.append(
             Measured(round, nobody, RUN, "global", metric, np.asarray([value]), count)
         )
+
+    def tell(
+        self, round: int, clients: npt.NDArray[np.int64], numbers: Tellings, sizes: Sizes
+    ) -> None:
+        """Append what a round said: of each client its weight and reports, and of the parts.
+
+        ``numbers`` are by ``(who tells, what)``: one a client, or a single one of the server. Their
+        rows have ``round`` for the split and who tells for the model.
+        """
+        names, n = self.names[clients], sizes[clients]
+        nobody, none = np.asarray([""], dtype=object), np.zeros(1, np.int64)
+        for (who, what), value in numbers.items():
+            if value.ndim:
+                self._added.append(Measured(round, names, ROUND, who, what, value, n))
+            else:
+                self._added.append(Measured(round, nobody, ROUND, who, what, value[None], none))
 
     def table(self) -> pd.DataFrame:
         """Return all rows."""

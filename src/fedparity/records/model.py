@@ -24,6 +24,7 @@ def load_model(
     *,
     factory: Factory | None = None,
     allow_import: str | Iterable[str] = (),
+    file: Path | None = None,
 ) -> nn.Module:
     """Return the trained module of a finished run.
 
@@ -35,12 +36,14 @@ def load_model(
         Makes the module, ``(shape, outputs) -> nn.Module``, instead of what the directory names.
     allow_import
         Packages whose code the directory may name.
+    file
+        Of the parameters in the directory, by default those of the model that was kept.
     """
     folder = RunDir(directory)
     if not folder.model.exists():
         raise InputError(f"the run in {directory} has no model yet")
     module = _module(folder.settings(), Allowed.by(allow_import), factory)
-    return load_module(module, folder)
+    return load_module(module, folder, file)
 
 
 def _module(settings: Mapping[str, Any], allowed: Allowed, factory: Factory | None) -> nn.Module:
@@ -65,13 +68,14 @@ def save_module(module: nn.Module, file: Path) -> None:
     beside.replace(file)
 
 
-def load_module(module: nn.Module, folder: RunDir) -> nn.Module:
+def load_module(module: nn.Module, folder: RunDir, file: Path | None = None) -> nn.Module:
     """Read the model of a run directory into a module."""
     folder.checksums.warn_if_absent()
-    content = folder.read(folder.model)
+    file = file or folder.model
+    content = folder.read(file)
     try:
         module.load_state_dict(load(content))
     except (SafetensorError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{folder.model} does not fit the model: {reason}") from error
+        raise InputError(f"{file} does not fit the model: {reason}") from error
     return module

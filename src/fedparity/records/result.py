@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from fedparity.errors import InputError
 from fedparity.learning.task import Factory
 from fedparity.metrics import ClientFrame, meanings
 from fedparity.metrics.summaries import Split
+from fedparity.records.history import ROUND, SERVER
 from fedparity.records.model import load_model, save_module
 from fedparity.records.rundir import RunDir
 
@@ -54,7 +55,10 @@ class Result:
         module: nn.Module | None = None,
         path: Path | None = None,
     ) -> None:
-        self.clients, self.history, self.settings = clients, history, settings
+        told = history["split"] == ROUND if "split" in history else np.zeros(len(history), bool)
+        self.clients, self.settings = clients, settings
+        self.history, self._told = history[~told].reset_index(drop=True), history[told]
+        self._tables: dict[str, pd.DataFrame] = {}
         self.rounds, self.path = rounds, path
         self._module = module
 
@@ -118,18 +122,85 @@ class Result:
         summary = self.frame.summary(split)
         return pd.concat([summary, pd.Series(found, dtype=float)]) if found else summary
 
+    def keep(self, predictions: pd.DataFrame, lstar_curves: pd.DataFrame | None) -> None:
+        """Take the larger tables of a run that has just ended."""
+        self._tables["predictions"] = predictions
+        if lstar_curves is not None:
+            self._tables["lstar_curves"] = lstar_curves
+
+    @property
+    def predictions(self) -> pd.DataFrame:
+        """What the final models say of every validation and test example.
+
+        Columns ``client``, ``split``, ``index`` (the example's place among those of the client in
+        the split), ``target``, ``output`` or ``output_0``, ``output_1``, ... (the probability of
+        each class, or the value), ``loss`` and ``model``: ``global``, ``personal`` where clients
+        have models of their own, and ``alone`` for the models behind L*.
+        """
+        return self._large("predictions", "it was run without predictions, or at sites")
+
+    @property
+    def lstar_curves(self) -> pd.DataFrame:
+        """The loss that decided over L*, by ``client`` and ``round`` of training alone."""
+        return self._large("lstar_curves", "L* was given, not wanted, or computed at sites")
+
+    @property
+    def aggregation_weights(self) -> pd.DataFrame:
+        """By what each client counted: columns ``round``, ``client`` and ``weight``.
+
+        Empty where the server does not average by weights. Of runs with very many replies, some
+        rounds are kept.
+        """
+        rows = self._told[(self._told["model"] == SERVER) & (self._told["metric"] == "weight")]
+        found = rows[["round", "client", "value"]].rename(columns={"value": "weight"})
+        return found.reset_index(drop=True)
+
+    @property
+    def told(self) -> pd.DataFrame:
+        """What clients reported and parts told, round by round.
+
+        Columns ``round``, ``part``, ``client`` (empty where the server tells), ``number`` and
+        ``value``: training losses where a part reads them, and whatever else is one number.
+        """
+        rows = self._told[self._told["metric"] != "weight"]
+        found = rows[["round", "model", "client", "metric", "value"]]
+        names = {"model": "part", "metric": "number"}
+        return found.rename(columns=names).reset_index(drop=True)
+
+    def _large(self, name: str, missing: str) -> pd.DataFrame:
+        if name not in self._tables:
+            folder = RunDir(self.path) if self.path is not None else None
+            if folder is None or not (file := folder.path / f"{name}.parquet").exists():
+                raise InputError(f"this result has no {name}: {missing}")
+            self._tables[name] = folder.read_table(file)
+        return self._tables[name]
+
     def model(
-        self, *, factory: Factory | None = None, allow_import: str | Iterable[str] = ()
+        self,
+        *,
+        which: Literal["best", "last"] = "best",
+        factory: Factory | None = None,
+        allow_import: str | Iterable[str] = (),
     ) -> nn.Module:
         """Return the trained module.
 
         Parameters
         ----------
+        which
+            ``"best"`` is the model that was kept; ``"last"`` the one of the last round, which is
+            another where ``keep`` names a summary.
         factory
             Makes the module of a run read from its directory, where that should not name it.
         allow_import
             Packages whose code the directory may name.
         """
+        if which == "last" and "kept_round" in self.record:
+            if self.path is None:
+                raise InputError(
+                    "the last model beside the best is kept in the run directory alone"
+                )
+            file = RunDir(self.path).last
+            return load_model(self.path, factory=factory, allow_import=allow_import, file=file)
         if self._module is None:
             if self.path is None:
                 raise InputError("this result has no model")

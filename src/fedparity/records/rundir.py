@@ -32,9 +32,11 @@ class RunDir:
     """Files of one run.
 
     ``experiment.yaml`` (complete, re-runnable), ``history.parquet``, ``clients.parquet``,
-    ``lstar.parquet``, ``preparation.json`` (of own tables), ``model.safetensors``, ``checkpoint/``
-    and the one before in ``checkpoint.old/``, ``log.jsonl``, ``report.html``; ``checksums.json`` of
-    what is read again, and ``lock`` while a process writes to the directory.
+    ``lstar.parquet``, ``lstar_curves.parquet``, ``preparation.json`` (of own tables),
+    ``model.safetensors``, ``last.safetensors`` where the model kept is not the last,
+    ``predictions.parquet``, ``checkpoint/`` and the one before in ``checkpoint.old/``,
+    ``log.jsonl``, ``report.html``; ``checksums.json`` of what is read again, and ``lock`` while a
+    process writes to the directory.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -45,6 +47,9 @@ class RunDir:
         self.lstar = self.path / LSTAR
         self.preparation = self.path / PREPARATION
         self.model = self.path / "model.safetensors"
+        self.last = self.path / "last.safetensors"
+        self.predictions = self.path / "predictions.parquet"
+        self.lstar_curves = self.path / "lstar_curves.parquet"
         self.checkpoint = self.path / "checkpoint"
         self.log = self.path / "log.jsonl"
         self.report = self.path / "report.html"
@@ -122,7 +127,7 @@ class RunDir:
 
     def reopen(self, checkpoint: Path, rounds: int) -> None:
         """Let a run go on to ``rounds``: what it left when it was finished is no longer true."""
-        for file in (self.clients, self.model, self.report):
+        for file in (self.clients, self.model, self.last, self.predictions, self.report):
             file.unlink(missing_ok=True)
         if checkpoint != self.checkpoint and self.checkpoint.exists():
             drop_newest(self.checkpoint)
@@ -139,7 +144,7 @@ class RunDir:
         kept = [line for line in lines if line.startswith(b'{"round": 0, "lstar"')]
         if lines != kept:
             warnings.warn(f"{self.path} has no checkpoint: its run begins again", stacklevel=3)
-        for file in (self.model, self.report, self.history):
+        for file in (self.model, self.last, self.predictions, self.report, self.history):
             file.unlink(missing_ok=True)
         self._write_log(b"".join(kept))
         shutil.rmtree(self.pieces, ignore_errors=True)

@@ -68,6 +68,8 @@ class Conditions:
     lstar
         Rule for the best loss alone: ``best_validation``, ``train_plateau`` or ``none``. Or the
         numbers themselves: by client, or the name of a CSV or parquet file that has them.
+    predictions
+        Keep what the final models say of every validation and test example.
     """
 
     rounds: int = Field(default=100, ge=1)
@@ -86,3 +88,4 @@ class Conditions:
     checkpoint_every: int | None = Field(default=None, ge=1)
     keep: str = "last"
     lstar: str | dict[Any, Any] = "best_validation"
+    predictions: bool = True

@@ -29,24 +29,27 @@ from fedparity.engines.engine import Ids, Setup, intraop
 from fedparity.engines.evaluation import Values
 from fedparity.errors import DivergedError, FedparityError, InputError
 from fedparity.method.algorithm import ask_losses
-from fedparity.method.messages import Down
+from fedparity.method.messages import Down, Replies
 from fedparity.method.privacy import Guarantee
 from fedparity.metrics import ClientFrame, Summary, summary_value
 from fedparity.records.divergence import divergence
-from fedparity.records.history import History
+from fedparity.records.history import SERVER, History
 from fedparity.records.model import save_module
 from fedparity.records.result import Result, clients_table
 from fedparity.records.rundir import RunDir
 from fedparity.records.state import SCHEMA, Kept, RunState
-from fedparity.run import lstar
+from fedparity.run import keeping, lstar
+from fedparity.run.alone import Alone
 from fedparity.run.experiment import Experiment
 
 PAUSE = 10.0
 """Seconds between checkpoints when the experiment does not name rounds."""
 AHEAD = 16
 """Rounds whose cohorts are drawn at once."""
-KEPT = ("kept_round", "told", "privacy", "stopped", "diverged")
+KEPT = ("kept_round", "told", "privacy", "stopped", "diverged", "predictions")
 """What is known of a run at its end, for its record."""
+MOST_TOLD = 1 << 19
+"""Replies of a run of which weights and reports are kept; of more, those of some rounds."""
 MOST_EMPTY = 20
 """Empty rounds in a row after which a run gives up."""
 
@@ -74,6 +77,9 @@ class Silent:
 class Run:
     """One run of an experiment, in memory or in a directory."""
 
+    keeps_data = True
+    """Whether the examples are here, and not at sites."""
+
     def __init__(
         self, experiment: Experiment, out: str | Path | None = None, watch: Watcher | None = None
     ) -> None:
@@ -87,6 +93,8 @@ class Run:
         self._ended: str | None = None
         """Why no further round was possible."""
         self.ahead, self.drawn = AHEAD, dict[int, Ids]()
+        self.told_every = -(-experiment.rounds * experiment.cohort_size // MOST_TOLD)
+        self.alone: Alone | None = None
 
     def start(self) -> Result:
         """Run from the first round."""
@@ -217,10 +225,29 @@ class Run:
         self.door.attendance.failed |= silent
         state.server, state.sampling, state.round = server, sampling, t
         if replies is not None:
+            self._tell(state, replies)
             state.empty = 0
             state.answered[replies.clients] += 1
         elif len(cohort) or silent:  # else nobody was there to be asked, which is no failure
             state.empty += 1
+
+    def _tell(self, state: RunState, replies: Replies) -> None:
+        """Remember weights, reports of one number a client, and what parts tell."""
+        if state.round % self.told_every:
+            return
+        told = {
+            (part, name): value
+            for part, reports in replies.reports.items()
+            for name, value in reports.items()
+            if value.dim() == 1
+        }
+        if replies.weights is not None:
+            told[SERVER, "weight"] = replies.weights
+        numbers = {key: value.detach().double().numpy() for key, value in told.items()}
+        for part, said in self._told(state).items():
+            numbers |= {(part, name): np.asarray(value) for name, value in said.items()}
+        sizes = self.experiment.federation.train.sizes
+        self.history.tell(state.round, replies.clients.numpy(), numbers, sizes)
 
     def _draw(self, state: RunState) -> tuple[Ids, dict[str, Tensor], dict[int, str]]:
         """Return the next round's cohort, the sampling's new state, and who told no loss, and why.
@@ -268,7 +295,8 @@ class Run:
         if table is None:
             rule = lstar.rule(str(experiment.lstar))
             tell = lstar.telling(self.watch, setup, rule)
-            table = lstar.cached(setup, rule, experiment.choice.name, tell)
+            self.alone = lstar.kept(setup, rule, experiment.choice.name, tell)
+            table = self.alone.table
         self._keep_lstar(table, time.perf_counter() - began)
         return table
 
@@ -470,7 +498,12 @@ class Run:
                     for model, numbers in found.items():
                         self.history.add(shown, split, model, numbers, sizes)
         base = {split: self.door.base(split) for split in values if split != "train"}
+        alone = self._recalled()
         clients = self._table(values, base).assign(rounds_answered=state.answered.numpy())
+        clients = keeping.with_metrics_alone(clients, self.door, alone)
+        examples, cut = keeping.predictions(experiment, self.door, down, alone)
+        if cut:
+            settings["record"]["predictions"] = cut
         settings["record"]["diverged"] = diverged = self._diverged(down, clients)
         module = experiment.setup.layout.write(self.module, down.x, down.buffers).eval()
         path = None
@@ -479,11 +512,13 @@ class Run:
             self.folder.write_table(self.folder.history, self.history.table())
             with self.folder.checksums.placing(self.folder.model) as beside:
                 save_module(module, beside)
+            self._keep_more(state, examples, alone)
             found = {k: v for k, v in settings["record"].items() if k in KEPT}
             self.folder.update(experiment.rounds, **found)
             self.folder.write_table(self.folder.clients, clients)  # the last: it tells of the end
             self.folder.finished()
         result = Result(clients, self.history.table(), settings, state.round, module, path)
+        result.keep(examples, None if alone is None else alone.curves)
         if path is not None:
             from fedparity.reports.html import write
 
@@ -491,6 +526,32 @@ class Run:
         if diverged is not None:
             warnings.warn(f"'{result.record['written_as']}' diverged: {diverged}", stacklevel=2)
         return result
+
+    def _recalled(self) -> Alone | None:
+        """Return what training each client alone left, if it is here or was kept."""
+        experiment = self.experiment
+        if experiment.lstar == "none" or experiment.given is not None:
+            return None
+        if self.alone is None and self.keeps_data:
+            rule = lstar.rule(str(experiment.lstar))
+            self.alone = lstar.recalled(experiment.setup, rule, experiment.choice.name)
+        return self.alone
+
+    def _keep_more(self, state: RunState, examples: pd.DataFrame, alone: Alone | None) -> None:
+        """Write predictions, the courses of clients alone, and the last model beside the best."""
+        folder = self.folder
+        assert folder is not None
+        if len(examples):
+            folder.write_table(folder.predictions, examples)
+        if alone is not None:
+            folder.write_table(folder.lstar_curves, alone.curves)
+        if state.best_x is not None:
+            last = self._down(state)
+            module = self.experiment.setup.layout.write(
+                copy.deepcopy(self.module), last.x, last.buffers
+            )
+            with folder.checksums.placing(folder.last) as beside:
+                save_module(module, beside)
 
 
 def round_(seconds: float) -> float:

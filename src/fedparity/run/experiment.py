@@ -66,7 +66,7 @@ class Experiment:
         A text such as ``"eagle(lam=1)+prox"``, an
         :class:`~fedparity.method.algorithm.Algorithm` or a list of parts.
     rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, dtype,
-    buffers, evaluate_every, checkpoint_every, keep, lstar
+    buffers, evaluate_every, checkpoint_every, keep, lstar, predictions
         See :class:`Conditions`; ``sampling`` may be a
         :class:`~fedparity.run.sampling.Sampling` too.
     solver
@@ -106,6 +106,7 @@ class Experiment:
     checkpoint_every: int | None = None
     keep: str = "last"
     lstar: Given = "best_validation"
+    predictions: bool = True
     stop: Stop | None = None
     metrics: Sequence[Asked] | str = ()
 
@@ -376,7 +377,7 @@ class Experiment:
         """Return what a run that is resumed must agree with."""
         told = self.describe()
         free = {"rounds", "evaluate_every", "checkpoint_every", "chunk", "record", "data", "model"}
-        free.add("metrics")
+        free |= {"metrics", "predictions"}
         return {
             "federation": self.federation.fingerprint,
             "parameters": self.setup.layout.size,

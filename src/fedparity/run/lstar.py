@@ -33,6 +33,7 @@ from fedparity.learning.seeds import seed_for
 from fedparity.method.algorithm import Algorithm
 from fedparity.method.messages import Down, Own
 from fedparity.parts.personal.alone import Local
+from fedparity.run.alone import Alone, Courses
 from fedparity.spec import construct, parse_one
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ ACCURACIES = ("validation_accuracy", "test_accuracy")
 """What the table has besides, where the task has accuracies and they were not given."""
 FLOATS = 1 << 24
 """Parameters of the clients that train alone at the same time."""
-VERSION = 2
+VERSION = 3
 """Of what is kept on disk of a client alone."""
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -195,24 +196,40 @@ def cached(
     progress: Progress | None = None,
     folder: Path | None = None,
 ) -> pd.DataFrame:
-    """Return L* of every client, from disk if it was computed before.
+    """Return L* of every client, as :func:`kept` does."""
+    return kept(setup, rule, engine, progress, folder).table
 
-    One row a client, with the columns :data:`COLUMNS`. ``folder`` is where it is kept, by default
-    :func:`cache_dir`.
+
+def kept(
+    setup: Setup,
+    rule: LstarRule,
+    engine: str,
+    progress: Progress | None = None,
+    folder: Path | None = None,
+) -> Alone:
+    """Return L* of every client and what lies behind it, from disk if it was computed before.
+
+    The table has one row a client and the columns :data:`COLUMNS`. ``folder`` is where it is kept,
+    by default :func:`cache_dir`.
     """
     file = _file(setup, rule, engine, folder)
     table = read(file, setup)
     if table is not None:
-        return table
-    table = estimate(setup, rule, engine, progress)
+        return Alone.beside(table, file)
+    found = trained(setup, rule, engine, progress)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_suffix(f".{os.getpid()}")
-        table.to_parquet(beside)
-        beside.replace(file)
+        found.keep(file)
     except OSError as error:
         warnings.warn(f"L* is not kept for other runs: {error}", stacklevel=2)
-    return table
+    return found
+
+
+def recalled(setup: Setup, rule: LstarRule, engine: str) -> Alone | None:
+    """Return what training each client alone left, if it was done before and kept."""
+    file = _file(setup, rule, engine)
+    table = read(file, setup)
+    return None if table is None else Alone.beside(table, file)
 
 
 def is_cached(setup: Setup, rule: LstarRule, engine: str) -> bool:
@@ -240,6 +257,11 @@ def estimate(
     setup: Setup, rule: LstarRule, engine: str, progress: Progress | None = None
 ) -> pd.DataFrame:
     """Train every client alone and return its losses by the rule."""
+    return trained(setup, rule, engine, progress).table
+
+
+def trained(setup: Setup, rule: LstarRule, engine: str, progress: Progress | None = None) -> Alone:
+    """Train every client alone and return its losses by the rule, and what lies behind them."""
     alone = replace(
         setup,
         algorithm=Algorithm([Local()]),
@@ -255,7 +277,7 @@ def estimate(
         ]
     finally:
         worker.close()
-    return pd.concat(found, ignore_index=True)
+    return Alone.joined(found)
 
 
 def _tell(progress: Progress | None, before: int, done: int, left: int) -> None:
@@ -270,7 +292,7 @@ def _groups(setup: Setup) -> list[Ids]:
     return np.array_split(clients, -(-len(clients) // width))
 
 
-def _trained(engine: Engine, rule: LstarRule, clients: Ids, tell: Progress) -> pd.DataFrame:
+def _trained(engine: Engine, rule: LstarRule, clients: Ids, tell: Progress) -> Alone:
     """Train a group of clients, each until the rule stops it, and return their rows."""
     setup = engine.setup
     x, buffers = setup.layout.read(setup.module)
@@ -278,6 +300,8 @@ def _trained(engine: Engine, rule: LstarRule, clients: Ids, tell: Progress) -> p
     params, stats = x.repeat(len(clients), 1), buffers.repeat(len(clients), 1)
     kept, kept_stats = params.clone(), stats.clone()
     best = _watched(engine, rule.watched, clients, params, stats)
+    courses = Courses(setup.federation.names)
+    courses.add(0, clients, best)
     mark = best.copy()  # from where a fall is counted
     waited, rounds = np.zeros_like(clients), np.zeros_like(clients)
     left = np.arange(len(clients))  # who still trains; params and stats are theirs
@@ -287,6 +311,7 @@ def _trained(engine: Engine, rule: LstarRule, clients: Ids, tell: Progress) -> p
         assert up.buffers is not None
         params, stats = up.states["local"]["own"], up.buffers
         loss = _watched(engine, rule.watched, clients[left], params, stats)
+        courses.add(done, clients[left], loss)
         with np.errstate(invalid="ignore"):
             first = np.isfinite(loss) & ~np.isfinite(mark[left])
             fell = rule.fallen(loss, mark[left]) | first
@@ -320,7 +345,8 @@ def _trained(engine: Engine, rule: LstarRule, clients: Ids, tell: Progress) -> p
         if "accuracy" in found["train"]
     }
     ended = {"rounds": rounds, "capped": capped}
-    return pd.DataFrame({"client": names, **losses, **ended, **accuracies})
+    table = pd.DataFrame({"client": names, **losses, **ended, **accuracies})
+    return Alone(table, courses.table(), kept, kept_stats)
 
 
 def _watched(engine: Engine, split: str, clients: Ids, params: Tensor, buffers: Tensor) -> Values:

@@ -1,0 +1,135 @@
+"""What is kept of the models at the end: what they say of every validation and test example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedparity.clients.door import Door
+from fedparity.clients.simulated import Simulation
+from fedparity.data import Split
+from fedparity.engines.evaluation import OUTPUT, of_clients
+from fedparity.method.messages import Down, Own
+from fedparity.run.alone import Alone
+from fedparity.run.experiment import Experiment
+
+MOST_NUMBERS = 1 << 23
+"""Numbers kept of predictions; of larger federations, the first examples of every client."""
+SPLITS = ("validation", "test")
+COLUMNS = ("client", "split", "index", "target", "loss", "model")
+
+
+def predictions(
+    experiment: Experiment, door: Door, down: Down, alone: Alone | None
+) -> tuple[pd.DataFrame, str]:
+    """Return what the final models say of every example, and a word where some are left out.
+
+    It is empty where nobody wants it, and where the examples are at sites.
+    """
+    empty = pd.DataFrame(columns=list(COLUMNS))
+    if not experiment.predictions or not isinstance(door, Simulation):
+        return empty, ""
+    models = 1 + door.personal + (alone is not None and alone.params is not None)
+    most, whole = _most(experiment, models)
+    tables = [
+        _table(experiment, split, data, model, values)
+        for split in SPLITS
+        if len(data := _first(getattr(experiment.federation, split), most))
+        for model, values in _said(door, down, alone, data)
+    ]
+    cut = "" if whole else f"of the first {most} validation and test examples of every client"
+    return (pd.concat(tables, ignore_index=True) if tables else empty), cut
+
+
+def with_metrics_alone(clients: pd.DataFrame, door: Door, alone: Alone | None) -> pd.DataFrame:
+    """Return the clients with the metrics of the models that they trained alone."""
+    if not isinstance(door, Simulation) or alone is None or alone.params is None:
+        return clients
+    setup = door.engine.setup
+    for split in SPLITS if setup.metrics else ():
+        data: Split = getattr(setup.federation, split)
+        said = door.each_own(data, _models(alone)).get(OUTPUT)
+        if said is not None:
+            found = of_clients(setup.metrics, said, data)
+            clients = clients.assign(**{f"{split}_alone_{m}": v for m, v in found.items()})
+    return clients
+
+
+def _said(
+    door: Simulation, down: Down, alone: Alone | None, data: Split
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield each kind of model with loss, metrics and outputs of every example."""
+    yield "global", door.engine.measure(down.x, down.buffers, data, outputs=True)
+    if door.personal:
+        yield "personal", door.each_personal(down, data)
+    if alone is not None and alone.params is not None:
+        yield "alone", door.each_own(data, _models(alone))
+
+
+def _models(alone: Alone) -> Own:
+    assert alone.params is not None
+    assert alone.buffers is not None
+    return Own(alone.params, alone.buffers)
+
+
+def _most(experiment: Experiment, models: int) -> tuple[int, bool]:
+    """Return how many examples a client are kept, and whether these are all."""
+    setup, numbers = experiment.setup, len(COLUMNS)
+    with torch.no_grad():
+        numbers += int(setup.module.eval()(experiment.federation.train.x[:1]).numel())
+    sizes = [getattr(experiment.federation, split).sizes for split in SPLITS]
+    most = int(max(each.max() for each in sizes))
+    rows = MOST_NUMBERS // (models * numbers)
+    fits = most
+    while fits > 1 and sum(int(np.minimum(each, fits).sum()) for each in sizes) > rows:
+        fits //= 2
+    return fits, fits == most
+
+
+def _first(split: Split, most: int) -> Split:
+    """Return the first so many examples of every client."""
+    sizes = np.minimum(split.sizes, most)
+    if (sizes == split.sizes).all():
+        return split
+    rows = torch.from_numpy(np.repeat(split.offsets[:-1], sizes) + _places(sizes))
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    return replace(split, x=split.x[rows], y=split.y[rows], offsets=offsets, groups={})
+
+
+def _places(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return 0, 1, ... for the examples of every client."""
+    starts = np.cumsum(sizes) - sizes
+    places: npt.NDArray[np.int64] = np.arange(sizes.sum()) - np.repeat(starts, sizes)
+    return places
+
+
+def _table(
+    experiment: Experiment, split: str, data: Split, model: str, values: dict[str, Tensor]
+) -> pd.DataFrame:
+    kind = values["loss"].dtype
+    said = values[OUTPUT].to(kind)
+    everyone = pd.Index(experiment.federation.names)
+    names = pd.Categorical.from_codes(data.owner.numpy(), categories=everyone)
+    columns: dict[str, Any] = {
+        "client": names,
+        "split": pd.Categorical([split] * len(data), categories=SPLITS),
+        "index": _places(data.sizes),
+    }
+    if data.y.dim() == 1:
+        columns["target"] = data.y.numpy()
+    if said.dim() == 1:
+        columns["output"] = said.numpy()
+    elif said.dim() == 2:
+        columns |= {f"output_{place}": said[:, place].numpy() for place in range(said.shape[1])}
+    columns["loss"] = values["loss"].numpy()
+    columns["model"] = pd.Categorical(
+        [model] * len(data), categories=("global", "personal", "alone")
+    )
+    return pd.DataFrame(columns)
