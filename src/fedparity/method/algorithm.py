@@ -190,10 +190,11 @@ class Algorithm:
                 return server, None
             cohort, probe = seen.clients, seen.reports
         ctx = ctx_for(ctx, cohort)
-        replies = ask(self._training(down, probe, state, ctx), cohort)
+        question, cohort = self._training(down, probe, state, ctx)
+        replies = ask(question, cohort)
         if not len(replies.clients):
             return server, None
-        if not torch.equal(replies.clients, cohort):
+        if not torch.equal(replies.clients, ctx.clients):
             ctx = ctx_for(ctx, replies.clients)
         ctx = replace(ctx, steps=replies.steps, server_lr=server_lr)
 
@@ -207,8 +208,11 @@ class Algorithm:
             replies = replies._replace(weights=weights)
         return Server(x, buffers, {name: kept for name, kept in state.items() if kept}), replies
 
-    def _training(self, down: Down, probe: Named, state: Named, ctx: Context) -> Down:
-        """Return the question of the training exchange; plans may change the parts' state."""
+    def _training(
+        self, down: Down, probe: Named, state: Named, ctx: Context
+    ) -> tuple[Down, Tensor]:
+        """Return the training exchange's question and whom to ask; plans may change the state."""
+        trains = torch.ones_like(ctx.clients, dtype=torch.bool)
         shared: dict[str, Tensors] = {}
         each: dict[str, Tensors] = dict(self._contact(ctx.clients, ctx))
         for part in self.having("plan"):
@@ -216,7 +220,14 @@ class Algorithm:
             shared[part.name], each[part.name] = plan.shared, plan.each
             if plan.state is not None:
                 state[part.name] = dict(plan.state)
-        return replace(down, phase="train", shared=shared, each=each)
+            if plan.trains is not None:
+                trains = trains & plan.trains
+        if not trains.all():
+            each = {
+                name: {key: value[trains] for key, value in sent.items()}
+                for name, sent in each.items()
+            }
+        return replace(down, phase="train", shared=shared, each=each), ctx.clients[trains]
 
     def _contact(self, clients: Tensor, ctx: Context) -> Mapping[str, Tensors]:
         """Return what each client is told of itself, where a part reads it."""

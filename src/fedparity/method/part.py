@@ -68,6 +68,9 @@ class Plan:
     """Tensors whose first dimension is the cohort, in the order of ``ctx.clients``."""
     state: Tensors | None = None
     """The part's new server state, if it changed."""
+    trains: Tensor | None = None
+    """Who of the cohort trains, as booleans ``[m]``; None: all. The others are asked no more in
+    this round, and all parts go on with those who train."""
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,12 @@ from fedparity.parts.server.nova import Nova
 from fedparity.parts.server.varp import Varp
 from fedparity.parts.weights.aaggff import AAggFF
 from fedparity.parts.weights.afl import AFL
+from fedparity.parts.weights.delta_fl import DeltaFL
 from fedparity.parts.weights.eagle import Eagle
+from fedparity.parts.weights.feddisco import FedDisco
 from fedparity.parts.weights.fedeba import FedEBA
 from fedparity.parts.weights.fedeba_plus import FedEBAPlus
+from fedparity.parts.weights.fedfa import FedFa
 from fedparity.parts.weights.gifair import Gifair
 from fedparity.parts.weights.maxfl import MaxFL
 from fedparity.parts.weights.prac_fedeba_plus import PracFedEBAPlus
@@ -54,19 +57,22 @@ PARTS: dict[str, type[Part]] = {
         CoordinateMedian,
         DPClient,
         DPLosses,
+        DeltaFL,
         Ditto,
         DPSGD,
         Eagle,
+        FedDisco,
         FedEBA,
         FedEBAPlus,
         FedFV,
+        FedFa,
         FedMDFG,
         FedMGDAPlus,
         FedSGD,
-        GeometricMedian,
-        Gifair,
         FineTune,
         Focus,
+        GeometricMedian,
+        Gifair,
         LSR,
         Local,
         MaxFL,
@@ -105,11 +111,14 @@ __all__ = [
     "CoordinateMedian",
     "DPClient",
     "DPLosses",
+    "DeltaFL",
     "Ditto",
     "Eagle",
+    "FedDisco",
     "FedEBA",
     "FedEBAPlus",
     "FedFV",
+    "FedFa",
     "FedMDFG",
     "FedMGDAPlus",
     "FedSGD",

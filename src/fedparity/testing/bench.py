@@ -111,21 +111,25 @@ class Bench:
     def advance(self, answering: Sequence[int] | None = None, probed: bool = False) -> Replies:
         """Run one round in which only these clients answer (None: all) and return the replies.
 
+        Where nobody answers, as when a part leaves out all who would, they are those of nobody.
+
         ``probed`` lets the others answer the probe and drop out before training.
         """
         self.round += 1
         lr = self.experiment.solver.rate(self.round)
         ctx = replace(self.context, round=self.round, lr=lr, x=self.server.x)
 
+        heard: list[Replies] = []
+
         def ask(down: Down, cohort: Tensor) -> Replies:
             if answering is not None and not (probed and down.phase == "probe"):
                 cohort = cohort[torch.isin(cohort, torch.tensor(answering))]
-            return self.door.ask(down, cohort)
+            heard.append(self.door.ask(down, cohort))
+            return heard[-1]
 
         everyone = torch.arange(len(self.setup.federation))
         self.server, replies = self.setup.algorithm.round(self.server, everyone, ask, ctx)
-        assert replies is not None
-        return replies
+        return heard[-1] if replies is None else replies
 
     def tensors(self) -> Flat:
         """Return parameters, buffers and all state by name, the clients' rows in their order."""
