@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from torch import nn
 
+from fedparity import spec
+from fedparity.data.noise import Noise
 from fedparity.errors import InputError
-from fedparity.imports import NOTHING, Allowed, ImportPath, find
+from fedparity.imports import NOTHING, Allowed, ImportPath, find, look_up, text_of
 
 CODE = """
 import functools, os, subprocess
@@ -133,6 +137,38 @@ def test_what_an_installed_distribution_offers_is_taken_and_nothing_beside_it(pa
         look(f"{package}:Net")
 
 
+def named(text: str, kind: str = "model") -> object:
+    return look_up(kind, spec.parse_one(text), {"known": nn.Linear}, NOTHING, nn.Module)
+
+
+def test_an_offer_has_a_short_name_beside_those_of_the_table(package, tmp_path):
+    install(tmp_path, package)
+    assert named("nice") is sys.modules[package].make
+    with pytest.raises(InputError, match=r"unknown model 'nicer': did you mean 'nice'\? Known: "):
+        named("nicer")
+    with pytest.raises(InputError, match=r"unknown task 'nice': .*Known: known"):
+        named("nice", "task")
+
+
+def test_an_offer_does_not_take_a_name_of_the_table(package, tmp_path):
+    install(tmp_path, package)
+    file = tmp_path / "offer-1.0.dist-info" / "entry_points.txt"
+    file.write_text(file.read_text().replace("nice", "known"))
+    assert named("known") is nn.Linear
+    assert not imported(package)
+
+
+def test_a_name_that_two_distributions_offer_is_refused(package, tmp_path):
+    install(tmp_path, package)
+    second = tmp_path / "second-1.0.dist-info"
+    second.mkdir()
+    (second / "METADATA").write_text("Name: second\nVersion: 1.0\n")
+    (second / "entry_points.txt").write_text(f"[fedparity.models]\nnice = {package}:Net\n")
+    with pytest.raises(InputError, match=f"'{package}:Net' and '{package}:make': name one of"):
+        named("nice")
+    assert not imported(package)
+
+
 def test_an_offer_for_another_purpose_does_not_count(package, tmp_path):
     install(tmp_path, package, group="console_scripts")
     with pytest.raises(InputError, match="--allow-import"):
@@ -161,3 +197,44 @@ def test_a_path_is_names_and_settings_are_literals(text):
     with pytest.raises(InputError) as caught:
         ImportPath.read(text)
     assert "\n" not in str(caught.value)
+
+
+class Kept:
+    """Its constructor keeps what it takes under the same names."""
+
+    def __init__(self, share: float, names: tuple[str, ...] = ()) -> None:
+        self.share, self.names = share, names
+
+
+class Forgot:
+    def __init__(self, share: float) -> None:
+        self.half = share / 2
+
+
+class Plain:
+    pass
+
+
+class Drawn(Noise):
+    def flip(self, labels, classes, rng):
+        return labels
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Kept(0.5, ("a", "b")), f"{__name__}:Kept(share=0.5, names=['a', 'b'])"),
+        (Kept(np.float64(0.5)), f"{__name__}:Kept(share=0.5, names=[])"),
+        (Kept(-math.inf), f"{__name__}:Kept(share=-inf, names=[])"),
+        (Plain(), f"{__name__}:Plain"),
+        (Drawn(), f"{__name__}:Drawn"),
+        (Kept([np.ones(2)]), "__main__:Kept(share='list', names=[])"),
+        (Forgot(0.5), "__main__:Forgot(share='object')"),
+    ],
+)
+def test_an_object_is_written_with_all_that_makes_it_again(value, text):
+    assert text_of(value) == text
+    if text.startswith(__name__):
+        term = spec.parse_one(text)
+        again = look_up("label noise", term, {}, Allowed.by(named=text), type(value))
+        assert vars(again(**term.settings)) == vars(value)

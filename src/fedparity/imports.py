@@ -38,6 +38,8 @@ GROUPS: Mapping[str, str] = {
 """What can be named, and the group of entry points by which a distribution offers it."""
 NAMING = ("model", "task", "algorithm", "algorithms", "sampling", "metrics")
 """Settings of an experiment that may name code, beside those of its data."""
+UNKNOWN = object()
+"""In place of a setting that an object did not keep: no text can make it again."""
 PROGRAM = "__main__"
 """The module of what only the program can make that made it."""
 Bases = type | tuple[type, ...]
@@ -279,11 +281,11 @@ def text_of(value: object, settings: Mapping[str, object] | None = None) -> str:
     value
         The object.
     settings
-        What its class is called with; by default the fields of a dataclass.
+        What its class is called with; by default the fields of a dataclass, or what the constructor
+        takes and keeps under the same name.
     """
     if settings is None:
-        fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-        settings = {f.name: getattr(value, f.name) for f in fields if f.init}
+        settings = {name: getattr(value, name, UNKNOWN) for name in _settings_of(value)}
     told: Any = {k: v if _is_literal(v) else type(v).__name__ for k, v in settings.items()}
     path = path_of(type(value)) if all(map(_is_literal, settings.values())) else None
     return str(spec.Spec(path or f"{PROGRAM}:{type(value).__name__}", told))
@@ -312,6 +314,16 @@ def complete(code: Callable[..., Any], term: spec.Spec, without: Iterable[str] =
 def is_own(kind: type) -> bool:
     """Tell whether a class is fedparity's own."""
     return _within(kind.__module__, "fedparity")
+
+
+def _settings_of(value: object) -> list[str]:
+    """Return the names of what an object was made with."""
+    if dataclasses.is_dataclass(value):
+        return [f.name for f in dataclasses.fields(value) if f.init]
+    made = next(kind for kind in type(value).__mro__ if "__init__" in vars(kind))
+    if made is object or getattr(made, "_is_protocol", False):  # it has no constructor of its own
+        return []
+    return list(inspect.signature(type(value)).parameters)
 
 
 def _is_literal(value: Any) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedparity import spec
 from fedparity.errors import InputError
-from fedparity.imports import Allowed, path_of, text_of
+from fedparity.imports import UNKNOWN, Allowed, path_of, text_of
 from fedparity.learning import augmentation, models
 from fedparity.learning.augmentation import Augment
 
@@ -28,8 +28,6 @@ the losses beside it: their rows or their columns are contiguous, so reshape, do
 
 GIVEN = ("model", "augment")
 """What the constructor of a task takes beside its settings."""
-UNKNOWN = object()
-"""In place of a setting that a task did not keep: no text can make it again."""
 
 VECTOR = 16
 """Numbers that torch's softmax takes at once, along its dimension or beside it: fewer, one by one.
