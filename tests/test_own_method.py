@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 import fedparity as fp
 from fedparity.cli import main
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 from fedparity.records.settings import federation_of
 from fedparity.run.file import experiment
 from fedparity.testing import CHECKS, Trial
@@ -156,6 +158,15 @@ def test_once_installed_short_names_are_as_good_as_fedparitys_own(installed):
     assert command("resume", "short", "--rounds", "2") == 0
 
 
+def test_an_app_of_it_cuts_out_the_clients_of_its_own_data():
+    from fedparity.deploy.app import new_app
+
+    new_app(Path("app"), Path("example/experiment.yaml"), ["own_method"])
+    load = runpy.run_path("app/task.py")["load"]
+    whole = federation_of(SETTINGS, allowed=Allowed.by("own_method"))
+    assert load("client-2").fingerprint == whole.only("client-2").fingerprint
+
+
 def test_on_flower_it_gives_the_simulators_bits(folder):
     pytest.importorskip("flwr")
     from fedparity.flower import make_client_app
@@ -163,7 +174,6 @@ def test_on_flower_it_gives_the_simulators_bits(folder):
     from fedparity.flower.config import run_config
     from fedparity.flower.server_app import serve
     from fedparity.flower.testing import LocalGrid
-    from fedparity.imports import Allowed
 
     allowed = Allowed.by("own_method")
     federation = federation_of(SETTINGS, allowed=allowed)
