@@ -41,6 +41,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "gifair": [{"apply": "gradient"}],
     "maxfl": [{"threshold": 1.0}],
     "focus": [{"models": 3, "spread": 1.0, "clamp": 0.5}],
+    "fedrep": [{"layers": 2, "share": 0.9}, {"layers": ("hidden1",)}],
     "finetune": [{"steps": 1}],
     "momentum": [{"beta": 0.5, "dampening": 0.5}],
     "prox": [{"mu": 5.0}],
@@ -93,7 +94,7 @@ def test_a_part_says_truly_whether_it_keeps_the_weights_it_is_given(part, unlike
         return
 
     def moved(weighting: str) -> torch.Tensor:
-        known = {"solver": fp.Solver(lr=0.1, steps=1), "lstar": "best_validation(rounds=1)"}
+        known = {"solver": fp.Solver(lr=0.1, steps=2), "lstar": "best_validation(rounds=1)"}
         made = fp.Experiment(
             unlike, small_net, [part], weighting=weighting, dtype="float64", **known
         )

@@ -12,6 +12,7 @@ from fedparity.parts.local.sgd import FedSGD
 from fedparity.parts.personal.alone import Local
 from fedparity.parts.personal.bn import BN
 from fedparity.parts.personal.ditto import Ditto
+from fedparity.parts.personal.fedrep import FedRep
 from fedparity.parts.personal.finetune import FineTune
 from fedparity.parts.private.client import DPClient
 from fedparity.parts.private.losses import DPLosses
@@ -68,6 +69,7 @@ PARTS: dict[str, type[Part]] = {
         FedFa,
         FedMDFG,
         FedMGDAPlus,
+        FedRep,
         FedSGD,
         FineTune,
         Focus,
@@ -121,6 +123,7 @@ __all__ = [
     "FedFa",
     "FedMDFG",
     "FedMGDAPlus",
+    "FedRep",
     "FedSGD",
     "FineTune",
     "Focus",
