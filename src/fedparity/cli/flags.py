@@ -114,6 +114,8 @@ TABLE = (
 )
 LEARNING = (
     Flag("model", ("model",), str, "Model, or the import path of your own: package.module:name."),
+    Flag("trainable", ("trainable",), str, "Parameters that are trained, such as 'classifier.*'."),
+    Flag("pretrained", ("pretrained",), str, "A safetensors file that the model starts with."),
     Flag(
         "task",
         ("task",),

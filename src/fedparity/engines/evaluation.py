@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from fedparity.data import Federation, Split
+from fedparity.learning.frozen import Still
 from fedparity.learning.task import Task
 from fedparity.metrics import Metric, base_accuracy, base_loss, value_of
 
@@ -23,7 +24,8 @@ BLOCK = 1 << 22
 
 def mixes_examples(module: nn.Module) -> bool:
     """Tell whether an example's output depends on the others of its batch (BatchNorm)."""
-    return any(isinstance(layer, _NormBase) for layer in module.modules())
+    layers = (layer for layer in module.modules() if not isinstance(layer, Still))
+    return any(isinstance(layer, _NormBase) for layer in layers)
 
 
 def block_rows(x: Tensor, numbers: int = BLOCK, most: int = 8192) -> int:

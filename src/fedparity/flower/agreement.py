@@ -24,7 +24,7 @@ from fedparity.run.file import algorithm_of, check_keys, solver_of
 from fedparity.run.given import digest as lstar_digest
 from fedparity.spec import call
 
-ON_CLIENTS = ("seed", "dtype", "buffers")
+ON_CLIENTS = ("seed", "dtype", "buffers", "trainable")
 """Conditions that a client's own numbers depend on, beside its L*."""
 
 
@@ -84,5 +84,9 @@ def difference(theirs: Mapping[str, str], mine: Mapping[str, str]) -> str | None
 
 
 def blueprint(module: nn.Module) -> str:
-    """Return a digest of how a module is built."""
-    return hashlib.sha256(repr(module).encode()).hexdigest()[:16]
+    """Return a digest of how a module is built, and of its parameters that are not trained."""
+    found = hashlib.sha256(repr(module).encode())
+    for parameter in module.parameters():
+        if not parameter.requires_grad:
+            found.update(parameter.detach().numpy().tobytes())
+    return found.hexdigest()[:16]

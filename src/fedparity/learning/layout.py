@@ -1,6 +1,7 @@
 """The model as a vector: which slice of ``x`` is which tensor of the module.
 
-Trainable parameters are one flat tensor ``x`` of length ``d``; buffers (BatchNorm statistics) are a
+Trainable parameters are one flat tensor ``x`` of length ``d``, frozen ones stay in the module and
+are neither changed nor sent; buffers (BatchNorm statistics) are a
 second one, in the same floating type, whose counters are cast back to integers when used.
 """
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from fedparity.errors import InputError, unknown
+from fedparity.learning.frozen import moving, trainable
 
 Layers = int | tuple[int, ...] | tuple[str, ...]
 """Layers of a model: how many of the last ones, or their places, or their names."""
@@ -54,14 +56,8 @@ class Layout:
             if isinstance(owner, _NormBase)
             for own in [*owner._parameters, *owner._buffers]
         }
-        frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
-        if frozen:
-            raise InputError(
-                f"parameter '{frozen[0]}' does not require gradients: make it a buffer, "
-                "or let it be trained"
-            )
-        self.slots = _slots(module.named_parameters(), normalises)
-        self.buffers = _slots(module.named_buffers(), normalises)
+        self.slots = _slots(trainable(module), normalises)
+        self.buffers = _slots(moving(module), normalises)
         if not self.slots:
             raise InputError("the model has no trainable parameter")
         self.size = self.slots[-1].stop
@@ -104,7 +100,7 @@ class Layout:
 
     def read(self, module: nn.Module) -> tuple[Tensor, Tensor]:
         """Return the flat parameters and buffers of a module, as copies."""
-        x = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+        x = torch.cat([p.detach().reshape(-1) for _, p in trainable(module)])
         if not self.buffers:
             return x, x.new_zeros(0)
         return x, self.pack_buffers(dict(module.named_buffers()), x)
@@ -113,11 +109,11 @@ class Layout:
     def write(self, module: nn.Module, x: Tensor, b: Tensor | None = None) -> nn.Module:
         """Copy the vectors into the module and return it."""
         tensors = self.parameters(x)
-        for name, parameter in module.named_parameters():
+        for name, parameter in trainable(module):
             parameter.copy_(tensors[name])
         if b is not None and self.buffers:
             buffers = self.buffer_tensors(b)
-            for name, buffer in module.named_buffers():
+            for name, buffer in moving(module):
                 buffer.copy_(buffers[name])
         return module
 

@@ -15,8 +15,11 @@ from fedparity.errors import InputError
 from fedparity.imports import UNKNOWN, Allowed, path_of, text_of
 from fedparity.learning import augmentation, models
 from fedparity.learning.augmentation import Augment
+from fedparity.learning.frozen import Copies
 
 Factory = Callable[..., nn.Module]
+Model = Factory | str | nn.Module
+"""A function that makes the model, the text of one, or a module of which copies are trained."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 Slope = Callable[[Tensor, Tensor], Tensor]
 """``(output, target)`` of single examples to the derivative of their losses in the output.
@@ -48,7 +51,7 @@ class Task:
     model
         A function ``(shape, outputs) -> nn.Module`` or ``() -> nn.Module``, or its text: a name of
         :data:`fedparity.learning.models.MODELS` with settings, or an import path
-        ``package.module:name``.
+        ``package.module:name``; or a module, which is trained from the parameters that it has.
     augment
         Another view of the same examples, ``(inputs, u) -> inputs`` with ``u`` a vector of
         :data:`fedparity.learning.augmentation.DRAWS` numbers in [0, 1), for self-regularisation.
@@ -60,12 +63,14 @@ class Task:
     written: str | None = None
     """The text that the task was read from, where that names code elsewhere."""
 
-    def __init__(self, model: Factory | str, augment: Augment = augmentation.usual) -> None:
+    def __init__(self, model: Model, augment: Augment = augmentation.usual) -> None:
         self._augment = augment
         self.factory: Factory
         self.model_text: str | None
         if isinstance(model, str):
             self.factory, self.model_text = models.resolve(model, Allowed.by(named=model)), model
+        elif isinstance(model, nn.Module):
+            self.factory, self.model_text = Copies(model), None
         else:
             self.factory, self.model_text = model, _importable(model)
 
@@ -136,7 +141,7 @@ class Classification(Task):
 
     def __init__(
         self,
-        model: Factory | str,
+        model: Model,
         augment: Augment = augmentation.usual,
         weights: Sequence[float] | None = None,
     ) -> None:

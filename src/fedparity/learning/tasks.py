@@ -7,7 +7,15 @@ from fedparity.errors import InputError
 from fedparity.imports import NOTHING, Allowed, complete, look_up, make
 from fedparity.learning.outcomes import Binary, MultiLabel
 from fedparity.learning.survival import Survival
-from fedparity.learning.task import GIVEN, Classification, Factory, NextToken, Regression, Task
+from fedparity.learning.task import (
+    GIVEN,
+    Classification,
+    Factory,
+    Model,
+    NextToken,
+    Regression,
+    Task,
+)
 
 TASKS: dict[str, type[Task]] = {
     "classification": Classification,
@@ -27,7 +35,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 """The tasks of each kind of data, the usual one first."""
 
 
-def task_for(kind: str, model: Factory | str) -> Task:
+def task_for(kind: str, model: Model) -> Task:
     """Return the usual task of a federation: classes are classified, values regressed."""
     return TASKS[usual(kind)](model)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass as settings
+
+File = Annotated[
+    str | None, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)
+]
 
 
 @settings(frozen=True, config=ConfigDict(extra="forbid"))
@@ -59,6 +64,12 @@ class Conditions:
         ``float32`` or ``float64``.
     buffers
         What becomes of BatchNorm statistics: ``average``, ``local`` or ``refuse``.
+    trainable
+        The parameters that are trained, by pattern: ``classifier.*``; several are joined by commas.
+        All others stay as they are on every client, are not sent, and their layers keep their
+        statistics. None trains all.
+    pretrained
+        A safetensors file of tensors by the model's own names, with which it starts.
     evaluate_every
         Evaluate all clients every so many rounds; None does so about twenty times.
     checkpoint_every
@@ -84,6 +95,8 @@ class Conditions:
     chunk: int | None = Field(default=None, ge=1)
     dtype: Literal["float32", "float64"] = "float32"
     buffers: Literal["average", "local", "refuse"] = "average"
+    trainable: str | None = None
+    pretrained: File = None
     evaluate_every: int | None = Field(default=None, ge=1)
     checkpoint_every: int | None = Field(default=None, ge=1)
     keep: str = "last"

@@ -22,6 +22,7 @@ from fedparity.engines.evaluation import mixes_examples
 from fedparity.engines.inputs import fitted
 from fedparity.errors import InputError, unknown
 from fedparity.imports import paths_in
+from fedparity.learning.frozen import freeze, load_weights
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seed_for
 from fedparity.learning.solver import Solver
@@ -66,7 +67,7 @@ class Experiment:
         A text such as ``"eagle(lam=1)+prox"``, an
         :class:`~fedparity.method.algorithm.Algorithm` or a list of parts.
     rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, dtype,
-    buffers, evaluate_every, checkpoint_every, keep, lstar, predictions
+    buffers, trainable, pretrained, evaluate_every, checkpoint_every, keep, lstar, predictions
         See :class:`Conditions`; ``sampling`` may be a
         :class:`~fedparity.run.sampling.Sampling` too.
     solver
@@ -102,6 +103,8 @@ class Experiment:
     chunk: int | None = None
     dtype: str = "float32"
     buffers: str = "average"
+    trainable: str | None = None
+    pretrained: str | Path | None = None
     evaluate_every: int | None = None
     checkpoint_every: int | None = None
     keep: str = "last"
@@ -431,6 +434,9 @@ def prepare(
     """Return what engines work on, with a fresh module and its data in the right dtype."""
     dtype, seed = DTYPES[conditions.dtype], seed_for(conditions.seed, "model")
     module = task.build(federation.shape, federation.outputs, seed, dtype)
+    module = freeze(module, conditions.trainable)
+    if conditions.pretrained is not None:
+        module = load_weights(module, conditions.pretrained)
     federation = fitted(federation, module, dtype)
     layout = Layout(module)
     exact = algorithm.having("examples")

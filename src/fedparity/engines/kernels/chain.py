@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from fedparity.engines.engine import Setup, altered
 from fedparity.engines.kernels.gradients import Pieces
 from fedparity.engines.kernels.matmul import plus_product, product
+from fedparity.learning.frozen import trainable
 from fedparity.learning.task import Slope, slope_of, takes_any_layout
 
 aten = torch.ops.aten
@@ -49,7 +50,7 @@ class Chain:
         if slope is None or layers is None or hooked:
             return None
         own = [id(p) for layer in layers for p in layer.parameters()]
-        if own != [id(p) for p in setup.module.parameters()]:  # tied, or not of a layer
+        if own != [id(p) for _, p in trainable(setup.module)]:  # tied, frozen, or not of a layer
             return None
         if len(setup.federation.shape) > 1 and not isinstance(layers[0], nn.Flatten):
             return None

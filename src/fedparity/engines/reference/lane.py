@@ -19,6 +19,7 @@ from fedparity.engines.kernels.examples import example_gradients
 from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
 from fedparity.engines.lane import IDENTITY, BySlot, LocalLoop
 from fedparity.engines.reference.workspace import Desk
+from fedparity.learning.frozen import trainable
 from fedparity.learning.seeds import as_tensor
 from fedparity.method.hints import Affine
 from fedparity.method.messages import Down
@@ -156,7 +157,7 @@ class OneClient(LocalLoop):
 
     def _by_example(self, inputs: Tensor, target: Tensor, step: int, rule: Rule) -> Pieces:
         """Return the gradient by slot, as the mean of the examples' own that a part has changed."""
-        named = {name: p.detach() for name, p in self.desk.module.named_parameters()}
+        named = {name: p.detach() for name, p in trainable(self.desk.module)}
         task, module = self.setup.task, self.desk.module
         each = example_gradients(task, module, self.layout, named, inputs, target)
         changed = rule.examples(rule.tree, each, step)

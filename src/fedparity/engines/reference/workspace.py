@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedparity.engines.engine import altered
+from fedparity.learning.frozen import moving, trainable
 from fedparity.learning.layout import Layout
 
 POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
@@ -33,7 +34,7 @@ class Desk:
         self.layout, self.channels_last = layout, channels_last
         if channels_last:
             turn(self.module)
-        self.parameters = tuple(self.module.parameters())
+        self.parameters = tuple(p for _, p in trainable(self.module))
 
     @torch.no_grad()
     def place(self, x: Tensor) -> None:
@@ -54,7 +55,7 @@ class Desk:
         """Set the buffers."""
         if self.layout.buffers:
             new = self.layout.buffer_tensors(b)
-            for name, mine in self.module.named_buffers():
+            for name, mine in moving(self.module):
                 mine.copy_(new[name])
 
     def read_buffers(self) -> Tensor:
