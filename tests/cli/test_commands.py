@@ -26,6 +26,8 @@ from fedparity.learning.solver import Solver
 from fedparity.records.lock import held
 from fedparity.run.conditions import Conditions
 
+SITES = (("f", "a"), ("m", "b"))
+
 
 def test_a_run_shows_its_clients_and_leaves_its_directory(cli):
     done = cli(
@@ -414,3 +416,28 @@ def test_metrics_are_asked_for_by_a_flag_and_shown(cli):
     assert cli("run", *DIGITS, "--metrics", "aoc").err.startswith(
         "fedparity: unknown metric 'aoc': did you mean 'auc'?"
     )
+
+
+def test_rows_of_a_new_table_are_predicted_and_the_model_is_exported(cli):
+    rows = [f"{age},{sex},{site},{int(age > 50)}" for age in range(30, 70) for sex, site in SITES]
+    Path("old.csv").write_text("\n".join(["age,sex,hospital,ill", *rows]))
+    Path("new.csv").write_text("sex,age\nf,35\nm,\n")
+    assert (
+        cli(
+            *("run", "--data", "old.csv", "--client", "hospital", "--target", "ill"),
+            *("--model", "linear", "--lr", "0.5", "--rounds", "20", "--lstar", "none"),
+            *("--out", "run"),
+        ).code
+        == 0
+    )
+    done = cli("predict", "run", "new.csv")
+    head, first, second = done.out.splitlines()
+    assert head == "sex,age,prediction,probability_0,probability_1"
+    assert first.startswith("f,35.0,0,0.")
+    assert second.startswith("m,,")  # the gap is filled as in training
+    assert cli("predict", "run", "new.csv", "--out", "new.csv").code == 2  # never over a file
+    assert cli("predict", "run", "new.csv", "--out", "said.csv").code == 0
+    assert Path("said.csv").read_text() == done.out
+    assert cli("export", "run", "--pt2", "model.pt2").code == 0
+    assert Path("model.pt2").exists()
+    assert "--onnx FILE or --pt2 FILE" in cli("export", "run").err

@@ -150,6 +150,61 @@ def resume(
     show_result(directory)
 
 
+@app.command("predict")
+def predict(
+    directory: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
+    file: Annotated[Path, typer.Argument(help="A CSV or parquet file, a row an example.")],
+    out: Annotated[
+        Path | None, typer.Option(help="A new CSV file; by default it is printed.")
+    ] = None,
+    allow_import: AllowImport = None,
+) -> None:
+    """Predict the rows of a table with the shared model of a run, and write it as CSV."""
+    from fedparity.data import table
+    from fedparity.records.result import Result
+    from fedparity.records.rundir import RunDir
+
+    allowed = allowed_from(allow_import)
+    if out is not None and out.exists():
+        raise InputError(f"{out} is there already: name a new file")
+    RunDir(directory).settings()  # before the table is read
+    result, rows = Result.load(directory), table.read(file)
+    found = rows.assign(prediction=result.predict(rows, allow_import=allowed.packages))
+    if result.record.get("predicts") == "classes":
+        likely = result.predict_proba(rows, allow_import=allowed.packages)
+        found = found.assign(**{f"probability_{name}": likely[name].to_numpy() for name in likely})
+    text = found.to_csv(out, index=False)
+    typer.echo(text if out is None else f"{len(found):,} rows in {out}", nl=out is not None)
+
+
+@app.command("export")
+def export(
+    directory: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
+    onnx: Annotated[Path | None, typer.Option(help="A new file of ONNX.")] = None,
+    pt2: Annotated[
+        Path | None, typer.Option(help="A new file for torch.export.load, in place of TorchScript.")
+    ] = None,
+    allow_import: AllowImport = None,
+) -> None:
+    """Write the shared model of a run in a format that other programs read."""
+    from fedparity.records.export import to_onnx, to_pt2
+    from fedparity.records.model import load_model
+    from fedparity.records.prediction import example_of
+    from fedparity.records.rundir import RunDir
+
+    if onnx is None and pt2 is None:
+        raise InputError("name a file to write: --onnx FILE or --pt2 FILE")
+    for file in (onnx, pt2):
+        if file is not None and file.exists():
+            raise InputError(f"{file} is there already: name a new file")
+    module = load_model(directory, allow_import=allowed_from(allow_import).packages)
+    example = example_of(RunDir(directory).settings()["record"], module)
+    for file, write in ((onnx, to_onnx), (pt2, to_pt2)):
+        if file is not None:
+            write(module, example, file)
+            typer.echo(f"{directory} is in {file}; its inputs are {list(example.shape[1:])}")
+
+
 @app.command("profile")
 @takes_settings(without=(ROUNDS,))
 def profile(

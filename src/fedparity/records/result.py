@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +13,16 @@ import pandas as pd
 from torch import nn
 
 from fedparity.data import Federation
+from fedparity.data.prepare import Preparation
 from fedparity.errors import InputError
-from fedparity.learning.task import Factory
+from fedparity.imports import Allowed
+from fedparity.learning import tasks
+from fedparity.learning.task import Factory, Task
 from fedparity.metrics import ClientFrame, meanings
 from fedparity.metrics.summaries import Split
 from fedparity.records.history import ROUND, SERVER
 from fedparity.records.model import load_model, save_module
+from fedparity.records.prediction import inputs_of, predicted, taking_what_was_given
 from fedparity.records.rundir import RunDir
 
 Values = Mapping[str, npt.NDArray[np.float64]]
@@ -61,6 +65,8 @@ class Result:
         self._tables: dict[str, pd.DataFrame] = {}
         self.rounds, self.path = rounds, path
         self._module = module
+        self._task: Task | None = None
+        self._preparation: Preparation | None = None
 
     def __repr__(self) -> str:
         what = self.settings["algorithm"]
@@ -122,8 +128,15 @@ class Result:
         summary = self.frame.summary(split)
         return pd.concat([summary, pd.Series(found, dtype=float)]) if found else summary
 
-    def keep(self, predictions: pd.DataFrame, lstar_curves: pd.DataFrame | None) -> None:
-        """Take the larger tables of a run that has just ended."""
+    def keep(
+        self,
+        predictions: pd.DataFrame,
+        lstar_curves: pd.DataFrame | None,
+        task: Task,
+        preparation: Preparation | None,
+    ) -> None:
+        """Take what else is known of a run that has just ended."""
+        self._task, self._preparation = task, preparation
         self._tables["predictions"] = predictions
         if lstar_curves is not None:
             self._tables["lstar_curves"] = lstar_curves
@@ -182,7 +195,7 @@ class Result:
         factory: Factory | None = None,
         allow_import: str | Iterable[str] = (),
     ) -> nn.Module:
-        """Return the trained module.
+        """Return the trained module; it takes inputs of any floating point type, numpy's too.
 
         Parameters
         ----------
@@ -200,12 +213,79 @@ class Result:
                     "the last model beside the best is kept in the run directory alone"
                 )
             file = RunDir(self.path).last
-            return load_model(self.path, factory=factory, allow_import=allow_import, file=file)
+            found = load_model(self.path, factory=factory, allow_import=allow_import, file=file)
+            return taking_what_was_given(found)
         if self._module is None:
             if self.path is None:
                 raise InputError("this result has no model")
             self._module = load_model(self.path, factory=factory, allow_import=allow_import)
-        return self._module
+        return taking_what_was_given(self._module)
+
+    @property
+    def preparation(self) -> Preparation | None:
+        """How the columns of a table become inputs, where the run was of a table."""
+        if self._preparation is None and self.path is not None:
+            folder = RunDir(self.path)
+            if folder.preparation.exists():
+                content = folder.read(folder.preparation)
+                self._preparation = Preparation.read(content, str(folder.preparation))
+        return self._preparation
+
+    def predict_proba(
+        self,
+        x: Any,
+        *,
+        clients: Sequence[str] | None = None,
+        allow_import: str | Iterable[str] = (),
+    ) -> pd.DataFrame:
+        """Return the probability of each class, one column a class, by its name.
+
+        See :meth:`predict` for the parameters.
+        """
+        said = self._said(x, clients, allow_import)
+        if said.ndim != 2 or self.record.get("predicts") != "classes":
+            raise InputError(f"a {self.settings['task']} has no probabilities of classes: predict")
+        return pd.DataFrame(said, columns=self._classes(said.shape[1]))
+
+    def predict(
+        self,
+        x: Any,
+        *,
+        clients: Sequence[str] | None = None,
+        allow_import: str | Iterable[str] = (),
+    ) -> npt.NDArray[Any]:
+        """Return what the shared model says of new inputs: the likeliest class, or the value.
+
+        Parameters
+        ----------
+        x
+            A table with the columns trained on, whatever their order, where the run was of a table:
+            it is prepared as they were. Otherwise an array ``[n, ...]`` of inputs.
+        clients
+            The client of each row, where tables were prepared client by client.
+        allow_import
+            Packages whose code the run directory may name.
+        """
+        said = self._said(x, clients, allow_import)
+        if self.record.get("predicts") != "classes":
+            return said
+        found: npt.NDArray[Any] = np.asarray(self._classes(said.shape[1]))[said.argmax(1)]
+        return found
+
+    def _said(
+        self, x: Any, clients: Sequence[str] | None, allow_import: str | Iterable[str]
+    ) -> npt.NDArray[Any]:
+        if self.alone:
+            raise InputError("each client trained alone: there is no shared model to predict with")
+        inputs = inputs_of(x, self.record, self.preparation, clients)
+        if self._task is None:
+            allowed = Allowed.by(allow_import)
+            self._task = tasks.read(str(self.settings["task"]), "linear", allowed)
+        return predicted(self.model(allow_import=allow_import), self._task, inputs)
+
+    def _classes(self, count: int) -> list[Any]:
+        """Return the names of the classes, or their numbers where they had none."""
+        return list(self.record.get("classes") or range(count))
 
     def save_model(self, file: str | Path) -> None:
         """Write the module's plain ``state_dict`` as safetensors."""

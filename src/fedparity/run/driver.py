@@ -518,7 +518,8 @@ class Run:
             self.folder.write_table(self.folder.clients, clients)  # the last: it tells of the end
             self.folder.finished()
         result = Result(clients, self.history.table(), settings, state.round, module, path)
-        result.keep(examples, None if alone is None else alone.curves)
+        curves = None if alone is None else alone.curves
+        result.keep(examples, curves, experiment.setup.task, experiment.federation.preparation)
         if path is not None:
             from fedparity.reports.html import write
 
