@@ -64,7 +64,7 @@ def test_texts_that_are_read(text, terms):
 @pytest.mark.parametrize(
     "text",
     [
-        *("", " ", "+", "a+", "+a", "a-b", "a*b", "a b", "1", "'a'", "a(", "a)", "a.b", "a.b()"),
+        *("", " ", "+", "a+", "+a", "a*b", "a b", "1", "'a'", "a(", "a)", "a.b", "a.b()"),
         *("a(1)", "a(x)", "a(x=1, x=2)", "a(**x)", "a(*x)", "a(x=1)(y=2)", "a[0]", "a(x:=1)"),
         *("a(x=b())", "a(x=b.c)", "a(x={})", "a(x={1})", "a(x=lambda: 0)", "a(x=1 if 1 else 2)"),
         *("a(x=1+1)", "a(x=2**9)", "a(x=1//2)", "a(x=1/0)", "a(x='a'/2)", "a(x=-'a')", "a(x=1j)"),

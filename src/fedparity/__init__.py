@@ -6,6 +6,7 @@ mistake without waiting for torch.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +79,14 @@ __all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("fedparity")
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'fedparity' has no attribute '{name}'")
+        near = get_close_matches(name, __all__, n=1)
+        hint = f": did you mean '{near[0]}'?" if near else ""
+        raise AttributeError(f"module 'fedparity' has no attribute '{name}'{hint}")
     module = import_module(_MODULE_OF[name])
     value = globals()[name] = (
         module if module.__name__.endswith(f".{name}") else getattr(module, name)

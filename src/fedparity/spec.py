@@ -3,6 +3,7 @@
 Algorithms, partitions, datasets and models are all written this way, on the command line, in an
 experiment file and in Python. What is not fedparity's own is named by where it is,
 ``package.module:name(setting=value)``. The text is parsed, never executed.
+A name may be written in any case and with hyphens: ``FedAvg`` is ``fedavg``.
 
 >>> parse("eagle(lam=1/2)+prox")
 (Spec(name='eagle', settings={'lam': 0.5}), Spec(name='prox', settings={}))
@@ -28,6 +29,7 @@ from pydantic import ValidationError
 from fedparity.errors import InputError, unknown
 
 LONGEST = 2000
+NAME = re.compile(r"\s*[A-Za-z_][\w-]*")
 KEYWORD = re.compile(rf"\b({'|'.join(keyword.kwlist)})\s*=(?!=)")
 """A setting that Python reserves, such as ``lambda=``: read, so that the right one is suggested."""
 HEAD = re.compile(r"\s*([^\W\d]\w*(?:\.[^\W\d]\w*)*):(?=\s*[^\W\d])")
@@ -131,7 +133,7 @@ def _split(text: str, mark: str) -> list[str]:
 def _term(term: str, text: str) -> Spec:
     head = HEAD.match(term)
     where = f"{head[1]}:" if head else ""
-    rest = term[head.end() :] if head else term
+    rest = term[head.end() :] if head else _plain(term)
     node = ast.parse(KEYWORD.sub(r"\1_=", rest.strip()), mode="eval").body
     if isinstance(node, ast.Name):
         return Spec(where + node.id)
@@ -143,6 +145,12 @@ def _term(term: str, text: str) -> Spec:
         if None not in names and len(set(names)) == len(names):
             return Spec(name, {str(k.arg): _value(k.value, text) for k in node.keywords})
     raise InputError(_malformed(text))
+
+
+def _plain(term: str) -> str:
+    """Return a term with its name as tables have it, whatever its case and hyphens."""
+    found = NAME.match(term)
+    return found[0].lower().replace("-", "_") + term[found.end() :] if found else term
 
 
 def _value(node: ast.expr, text: str) -> Value:

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedparity.catalogue.methods import KINDS
 from fedparity.catalogue.settings import settings_of, summary_line, value_text
 from fedparity.catalogue.traffic import Amount, Traffic, traffic
+from fedparity.data import DATASETS, PARTITIONS
+from fedparity.learning import models
 from fedparity.method import HOOKS, Part
 from fedparity.method.algorithm import Algorithm
+from fedparity.recipes import KNOWN
 from fedparity.recipes import algorithm as read
+
+DETAILS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    "datasets": DATASETS,
+    "partitions": PARTITIONS,
+    "models": models.MODELS,
+}
+"""What is explained by its docstring, by list."""
 
 
 def explain(text: str, parameters: int, console: Console) -> None:
-    """Print the explanation of an algorithm for a model of so many parameters."""
+    """Print the explanation of an algorithm for a model of so many parameters.
+
+    Any other name of a list is explained by what its list says of it.
+    """
+    if _explain_other(text, console):
+        return
     algorithm = read(text)
     sent = traffic(algorithm)
     console.print(escape(text), style="bold")
@@ -25,6 +45,26 @@ def explain(text: str, parameters: int, console: Console) -> None:
         console.print(escape(line), highlight=False)
     for part in algorithm.parts:
         _explain_part(part, console)
+
+
+def _explain_other(text: str, console: Console) -> bool:
+    """Print what a list says of a name that is no algorithm; tell whether there is one."""
+    name = text.strip().partition("(")[0].lower().replace("-", "_")
+    if name in KNOWN:
+        return False
+    for kind, make in KINDS.items():
+        found = make()
+        for row in found.rows:
+            if row[0] != name:
+                continue
+            console.print(escape(f"{name} ({kind})"), style="bold")
+            for column, cell in zip(found.columns[1:], row[1:], strict=True):
+                console.print(escape(f"{column}: {cell}"), highlight=False)
+            made = DETAILS.get(kind, {}).get(name)
+            if made is not None:
+                console.print(escape(f"\n{inspect.getdoc(made) or ''}"), highlight=False)
+            return True
+    return False
 
 
 def _lines(algorithm: Algorithm, sent: Traffic, d: int) -> list[str]:

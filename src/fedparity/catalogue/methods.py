@@ -190,6 +190,16 @@ KINDS: dict[str, Callable[[], Listing]] = {
 
 def listing(kind: str) -> Listing:
     """Return the list of a kind, such as ``algorithms``."""
-    if kind not in KINDS:
+    asked = kind.strip().lower()
+    if asked not in KINDS:
         raise unknown("list", kind, KINDS)
-    return KINDS[kind]()
+    return KINDS[asked]()
+
+
+def lists() -> Listing:
+    """List the lists."""
+    return Listing(
+        ("list", "what is in it"),
+        tuple((name, summary_line(make)) for name, make in KINDS.items()),
+        "Each is shown by 'fedparity list NAME', and each name in it by 'fedparity explain NAME'.",
+    )

@@ -1,4 +1,4 @@
-"""The command line: ``fedparity run | compare | resume | profile | list | explain | flower | new``.
+"""The command line: ``fedparity run | compare | resume | check | list | explain`` and more.
 
 Nothing heavy is imported before a command needs it, so that help and mistakes answer at once.
 """

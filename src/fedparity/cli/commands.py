@@ -10,6 +10,8 @@ import typer
 from fedparity.cli import flower, new
 from fedparity.cli.flags import (
     ALGORITHM,
+    CHECKED,
+    FLAGS,
     ROUNDS,
     AllowImport,
     allowed_from,
@@ -30,7 +32,6 @@ from fedparity.errors import InputError
 
 app = typer.Typer(
     help="Train one model over many unlike clients, and show who gains and who pays.",
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -230,17 +231,36 @@ def profile(
     show(found, out)
 
 
+@app.command("check")
+@takes_settings(without=tuple(flag for flag in FLAGS if flag not in CHECKED))
+def check(
+    data: Annotated[
+        str, typer.Argument(help="A table, 'sites/*.csv', a dataset, an experiment file or a run.")
+    ],
+    *,
+    data_dir: DataDir = None,
+    allow_import: AllowImport = None,
+    **given: Any,
+) -> None:
+    """Tell all that is wrong with data or odd about it, with remedies; nothing is trained."""
+    from fedparity.cli import doctor
+
+    allowed = allowed_from(allow_import, settings_from(None, {"data": data}))
+    doctor.check(data, given, data_dir, allowed)
+
+
 @app.command("list")
 def list_(
     kind: Annotated[
-        str, typer.Argument(help="algorithms, parts, datasets, partitions, models or metrics")
-    ],
+        str | None,
+        typer.Argument(help="algorithms, parts, datasets, ...: without one, the lists are listed."),
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
     """List what can be named, with settings and costs."""
-    from fedparity.catalogue.methods import listing
+    from fedparity.catalogue.methods import listing, lists
 
-    found = listing(kind)
+    found = lists() if kind is None else listing(kind)
     if markdown:
         typer.echo(found.markdown())
     else:
@@ -254,7 +274,7 @@ def explain(
         int, typer.Option(min=1, help="Parameters of the model, for the floats sent.")
     ] = 199_210,
 ) -> None:
-    """Tell what an algorithm sends, what the server learns, and what can be set."""
+    """Tell what an algorithm sends, what the server learns, what can be set; or of any name."""
     from fedparity.catalogue.explanation import explain as show
 
     allowed_from((), {"algorithm": algorithm})

@@ -215,6 +215,8 @@ PANELS: Mapping[str, tuple[Flag, ...]] = {
     "Server": SERVER,
     "Run": RUN,
 }
+CHECKED = tuple(flag for flag in (*DATA, *TABLE) if flag.name != "data")
+"""The flags of ``check``, which is given the data by itself."""
 FLAGS = tuple(flag for flags in PANELS.values() for flag in flags)
 
 

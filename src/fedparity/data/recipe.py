@@ -13,7 +13,9 @@ from pydantic.dataclasses import dataclass
 from fedparity import spec
 from fedparity.data import datasets, noise, partition
 from fedparity.data.dataset import Dataset
+from fedparity.data.doctor import Finding
 from fedparity.data.federation import Federation
+from fedparity.data.frame import Study, way_of
 from fedparity.data.source import USUAL, NoiseStep, TableRecipe
 from fedparity.data.table import Table, read_tables
 from fedparity.errors import InputError
@@ -74,6 +76,13 @@ def table_of(recipe: TableRecipe) -> Table:
     named = recipe.table
     pattern = named if isinstance(named, str) else list(named)
     return read_tables(pattern, recipe.client, recipe.sha256)
+
+
+def studied(recipe: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Return what is wrong with the table of a recipe or odd about it; nothing is refused."""
+    told = TableRecipe.read(recipe)
+    found = table_of(told)
+    return Study.of(found.frame, told.roles, way_of(told.prepare), found.odd).findings
 
 
 def of_table(recipe: TableRecipe) -> Federation:

@@ -14,6 +14,7 @@ from fedparity import spec
 from fedparity.data import table
 from fedparity.data.build import Kind
 from fedparity.data.folder import data_dir
+from fedparity.data.frame import Roles
 from fedparity.errors import InputError
 
 STRICT = ConfigDict(extra="forbid")
@@ -74,6 +75,12 @@ class TableRecipe:
                 "'target: disease' under data)"
             )
         return spec.call("data", cls, settings)
+
+    @property
+    def roles(self) -> Roles:
+        """What the columns are for."""
+        shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(Roles)}
+        return Roles(**{**shared, "client": table.CLIENT if self.client is None else self.client})
 
     def told(self) -> dict[str, Any]:
         """Return the recipe as plain values, without what is as always."""

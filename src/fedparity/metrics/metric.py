@@ -162,6 +162,7 @@ def _read(asked: Any, allowed: Allowed | None) -> Metric:
     path = ImportPath.read(asked)
     if path is not None:
         return _imported(path, Allowed.by(named=asked) if allowed is None else allowed)
+    asked = asked.strip().lower().replace("-", "_")
     if asked not in METRICS:
         raise InputError(
             f"{unknown('metric', asked, METRICS)}; one of your own is package.module:name"

@@ -65,7 +65,7 @@ class Experiment:
         What is learned; a model factory or its text stands for the federation's default task.
     algorithm
         A text such as ``"eagle(lam=1)+prox"``, an
-        :class:`~fedparity.method.algorithm.Algorithm` or a list of parts.
+        :class:`~fedparity.method.algorithm.Algorithm`, a part or a list of parts.
     rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, dtype,
     buffers, trainable, pretrained, evaluate_every, checkpoint_every, keep, lstar, predictions
         See :class:`Conditions`; ``sampling`` may be a
@@ -89,7 +89,7 @@ class Experiment:
 
     federation: Federation
     task: Task | Factory | str
-    algorithm: str | Algorithm | Sequence[Part] = "fedavg"
+    algorithm: str | Algorithm | Part | Sequence[Part] = "fedavg"
     rounds: int = 100
     solver: Solver = field(default_factory=Solver)
     cohort: int | float | None = None
@@ -113,7 +113,25 @@ class Experiment:
     stop: Stop | None = None
     metrics: Sequence[Asked] | str = ()
 
+    def __new__(cls, *given: Any, **named: Any) -> Experiment:
+        """Refuse a setting that there is not, in one line."""
+        for name in named:
+            if name not in cls.__dataclass_fields__:
+                near = "solver" if name in Solver.__dataclass_fields__ else None
+                if near:
+                    raise InputError(f"'{name}' belongs to the solver: Solver({name}=...)")
+                raise unknown("setting of Experiment", name, cls.__dataclass_fields__)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        if not isinstance(self.federation, Federation):
+            what = type(self.federation).__name__
+            raise InputError(
+                f"federation is a {what}: deal it to clients first, as in "
+                "dataset.split('dirichlet(alpha=0.3)', clients=10), or see Federation.from_frame"
+            )
+        if isinstance(self.algorithm, Part):
+            self.algorithm = [self.algorithm]
         names = Conditions.__dataclass_fields__
         self.given = given(self.lstar, self.federation)
         if self.given is not None:
