@@ -35,6 +35,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "multi_krum": [{"faulty": 0.4, "single": True}],
     "norm_clip": [{"factor": 0.5}],
     "trimmed_mean": [{"share": 0.3}],
+    "core_fed": [{"M": 1.2, "prior": "size"}],
     "delta_fl": [{"theta": 0.4, "exact_boundary": True}],
     "feddisco": [{"metric": "l2", "whole": "clients"}, {"metric": "cosine", "normalise": "sum"}],
     "fedfa": [{"momentum": "heavy"}, {"momentum": "easyfl", "alpha": 0.2}],
@@ -58,6 +59,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     ],
     "fedmdfg": [{"theta": 80.0, "s": 2}],
     "fedmgda_plus": [{"eps": 1.0, "length": "unit"}],
+    "rank_core_fed": [{"pool": 2}],
     "scaffold": [{"option": 1}],
     "pgvc": [
         {"mode": "penalty", "layers": 1},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fedparity.method import Part
+from fedparity.parts.contrib.core_fed import CoreFed
 from fedparity.parts.contrib.focus import Focus
+from fedparity.parts.contrib.rank_core_fed import RankCoreFed
 from fedparity.parts.local.lsr import LSR
 from fedparity.parts.local.pgvc import PGVC
 from fedparity.parts.local.prox import Prox
@@ -56,11 +58,12 @@ PARTS: dict[str, type[Part]] = {
         BN,
         Cap,
         CoordinateMedian,
+        CoreFed,
         DPClient,
         DPLosses,
+        DPSGD,
         DeltaFL,
         Ditto,
-        DPSGD,
         Eagle,
         FedDisco,
         FedEBA,
@@ -89,6 +92,7 @@ PARTS: dict[str, type[Part]] = {
         PropFair,
         Prox,
         QFFL,
+        RankCoreFed,
         Scaffold,
         TERM,
         TrimmedMean,
@@ -111,6 +115,7 @@ __all__ = [
     "Adaptive",
     "Cap",
     "CoordinateMedian",
+    "CoreFed",
     "DPClient",
     "DPLosses",
     "DeltaFL",
@@ -140,6 +145,7 @@ __all__ = [
     "PracFedEBAPlus",
     "PropFair",
     "Prox",
+    "RankCoreFed",
     "Scaffold",
     "TrimmedMean",
     "Uniform",
