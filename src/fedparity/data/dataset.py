@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedparity import spec
 from fedparity.data import build
 from fedparity.data.build import Kind, Parts
 from fedparity.data.federation import Federation, numbered
@@ -96,6 +97,10 @@ class Dataset:
         if len(values) != len(target):
             raise InputError(f"x has {len(values)} rows and y has {len(target)}")
         return cls("arrays", values, target, outputs, kind, classes)
+
+    def named(self, name: str, **settings: spec.Value) -> Dataset:
+        """Return the dataset with the text that loads it again: a name with settings."""
+        return replace(self, recipe=str(spec.Spec(name, settings)))
 
     def __len__(self) -> int:
         return len(self.y)

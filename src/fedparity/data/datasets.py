@@ -22,7 +22,10 @@ from pydantic import Field, validate_call
 
 from fedparity import imports, spec
 from fedparity.data import heart
+from fedparity.data.ambiguous import ambiguous_mnist
+from fedparity.data.cifar100 import cifar100
 from fedparity.data.dataset import Dataset
+from fedparity.data.emnist import emnist
 from fedparity.data.federation import Federation, numbered
 from fedparity.data.folder import find
 from fedparity.data.images import (
@@ -34,6 +37,8 @@ from fedparity.data.images import (
 )
 from fedparity.data.source import USUAL
 from fedparity.data.synthetic import CLASSES, alpha_beta, eagle_clients
+from fedparity.data.tcga import tcga_brca
+from fedparity.data.texts import medical_question_pairs, shakespeare
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
 
@@ -283,6 +288,12 @@ DATASETS: Mapping[str, Callable[..., Dataset]] = {
     "cifar10": cifar10,
     "femnist": femnist,
     "heart_disease": heart_disease,
+    "cifar100": cifar100,
+    "emnist": emnist,
+    "ambiguous_mnist": ambiguous_mnist,
+    "shakespeare": shakespeare,
+    "medical_question_pairs": medical_question_pairs,
+    "tcga_brca": tcga_brca,
 }
 
 
