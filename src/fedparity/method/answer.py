@@ -227,9 +227,16 @@ def _finished(lane: Lane, tree: Tree, down: Down, end: End) -> Up:
     """Let the parts report and keep what they want, and seal what leaves."""
     algorithm = lane.algorithm
     as_it_is = all(is_stacked(part.finish) for part in algorithm.having("finish"))
-    if as_it_is and not algorithm.having("seal"):
+    if as_it_is:
         delta, reports, states = _finish(lane, tree, down, end.delta, end.parameters)
-        return Up(reports, delta, end.buffers, states)
+        if not algorithm.having("seal"):
+            return Up(reports, delta, end.buffers, states)
+
+        def seal(tree: Tree, delta: Tensor, buffers: Tensor, reports: Named) -> Reply:
+            return _sealed(lane, tree, down, reports, delta, buffers)
+
+        sealed = lane.lift(seal)(tree, delta, end.buffers, reports)
+        return Up(sealed.reports, sealed.delta, sealed.buffers, states)
 
     def finish(
         tree: Tree, delta: Tensor, y: Tensor, buffers: Tensor

@@ -157,7 +157,9 @@ class DPClient(Part):
             if isinstance(self._kind(part, name, c), Vector)
         ]
         vectors = [reply.delta, *(reply.reports[part][name] for part, name in places)]
-        whole = torch.cat([vector.reshape(-1) for vector in vectors])
+        whole = reply.delta
+        if places:
+            whole = torch.cat([vector.reshape(-1) for vector in vectors])
         bound = c.down["clip"] if "clip" in c.down else whole.new_tensor(self.clip)
         norm = whole.norm()
         sealed = whole * (bound / torch.maximum(norm, bound))
