@@ -22,7 +22,7 @@ from fedparity.reports.numbers import (
 
 OUTSIDE = (
     "Numbers of evaluations, L* and these tables are made from the clients' data without noise: "
-    "no epsilon covers them."
+    "no epsilon covers them. Noise is drawn from the run's seed: whoever knows it can take it off."
 )
 NAMED = 5
 """Clients called by name in a sentence; of more, it gives the number."""

@@ -334,7 +334,7 @@ class Experiment:
             parts=self.setup.algorithm.parts,
             seed=self.seed,
             validation=torch.from_numpy(self.federation.validation.sizes.copy()),
-            chance=self.drawing.chance,
+            chance=self.drawing.chance if self.drawing.ahead else "losses",
             local_buffers=self.setup.local_buffers,
         )
 

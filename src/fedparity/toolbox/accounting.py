@@ -26,7 +26,14 @@ import numpy.typing as npt
 
 from fedparity.errors import InputError
 
-ORDERS = (*(1 + k / 10 for k in range(1, 100)), *range(11, 64), 96, 128, 192, 256, 512)
+ORDERS = (
+    *(1 + k / 10 for k in range(1, 30)),
+    *(k / 2 for k in range(8, 22)),
+    *range(11, 64),
+    96,
+    128,
+    256,
+)
 """Orders of the Rényi divergences that are kept."""
 Array = npt.NDArray[np.float64]
 

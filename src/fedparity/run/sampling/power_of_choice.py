@@ -60,7 +60,6 @@ class PowerOfChoice(Sampling):
     name = "power_of_choice"
     weighting = "uniform"
     ahead = False
-    chance = "losses"
 
     def check(self, who: Population) -> None:
         if not who.cohort <= self.candidates <= len(who):

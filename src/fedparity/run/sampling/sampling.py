@@ -70,7 +70,7 @@ class Sampling:
     ahead: ClassVar[bool] = True
     """Whether a cohort follows from round and seed alone, so that it can be drawn at any time."""
     chance: ClassVar[Chance] = "unequal"
-    """By what clients are drawn."""
+    """By what clients are drawn; one that is not ``ahead`` is taken to ask for losses."""
     absence: ClassVar[bool] = False
     """Whether a client may be out of reach in a round."""
 
