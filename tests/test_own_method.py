@@ -130,6 +130,8 @@ def test_a_comparison_is_resumed(capsys):
     texts = "fedavg,own_method.part:Tempered(beta=0.9)"
     started = ("--algorithms", texts, "--rounds", "1", "--out", "both", *MINE)
     assert command("compare", "example/experiment.yaml", *started) == 0
+    told = "own_method.data:rivers, own_method.partition:Uneven, own_method.metric:missed"
+    assert f"imported: {told}, own_method.part:Tempered\n" in capsys.readouterr().out
     assert command("resume", "both", "--rounds", "2") == 2
     assert command("resume", "both", "--rounds", "2", *MINE) == 0
     assert "Tempered(beta=0.9)" in capsys.readouterr().out
@@ -146,9 +148,12 @@ def test_what_is_typed_needs_no_permission(capsys):
     assert "unknown algorithm 'tempered'" in capsys.readouterr().err
 
 
-def test_once_installed_short_names_are_as_good_as_fedparitys_own(installed):
+def test_once_installed_short_names_are_as_good_as_fedparitys_own(installed, capsys):
     told = ("--data", "rivers(n=40)", "--partition", "uneven(ratio=1.5)", "--clients", "4")
     more = ("--model", "linear", "--lstar", "none", "--rounds", "1")
+    assert command("list", "parts") == 0
+    assert "Installed beside these: tempered (own_method.part:Tempered)." in capsys.readouterr().out
+    assert "own_method" not in sys.modules
     assert command("run", *told, *more, "--algorithm", "prox+tempered", "--out", "short") == 0
     recorded = yaml.safe_load(Path("short/experiment.yaml").read_text())
     assert recorded["data"]["dataset"] == "own_method.data:rivers(n=40, seed=0)"

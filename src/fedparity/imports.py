@@ -263,6 +263,14 @@ def find(path: ImportPath, allowed: Allowed, kind: str, base: Bases) -> Callable
     return made
 
 
+def offered(kind: str) -> dict[str, list[ImportPath]]:
+    """Return what installed distributions offer by short names; nothing is imported."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for entry in _offers(kind):
+        found.setdefault(entry.name, set()).add((entry.module, entry.attr))
+    return {name: [ImportPath(*one) for one in sorted(found[name])] for name in sorted(found)}
+
+
 def path_of(code: object) -> str | None:
     """Return the import path under which a class or function is found again, or None."""
     module, name = getattr(code, "__module__", None), getattr(code, "__qualname__", "")
@@ -359,16 +367,14 @@ def _installed(path: ImportPath, kind: str) -> bool:
 
 def _offered(kind: str, term: spec.Spec, table: Iterable[str]) -> ImportPath:
     """Return the code that an installed distribution offers by a short name."""
-    offers = {entry.name: set[tuple[str, str]]() for entry in _offers(kind)}
-    for entry in _offers(kind):
-        offers[entry.name].add((entry.module, entry.attr))
-    found = sorted(offers.get(term.name, ()))
+    offers = offered(kind)
+    found = offers.get(term.name)
     if not found:
         raise unknown(kind, term.name, [*table, *offers])
     if len(found) > 1:
-        both = " and ".join(f"'{module}:{name}'" for module, name in found[:2])
+        both = " and ".join(f"'{path}'" for path in found[:2])
         raise InputError(f"the {kind} '{term.name}' is offered as {both}: name one of these")
-    return ImportPath(*found[0], term.settings)
+    return found[0]._replace(settings=term.settings)
 
 
 def _each(base: Bases) -> tuple[type, ...]:

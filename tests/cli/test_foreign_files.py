@@ -135,6 +135,16 @@ def test_algorithms_of_a_comparison_are_data_too(cli, nets, door):
     assert not Path("imported").exists()
 
 
+def test_the_name_that_a_run_was_given_runs_no_code(cli, nets):
+    write("linear")
+    assert cli("run", "file.yaml", "--out", "sent").code == 0
+    file = Path("sent/experiment.yaml")
+    file.write_text(file.read_text().replace("written_as: fedavg", f"written_as: {nets}:touch"))
+    Path("sent/checksums.json").unlink()
+    assert cli("resume", "sent", "--rounds", "2").code == 0
+    assert not Path("imported").exists()
+
+
 @pytest.mark.parametrize("what", PLACES)
 def test_what_allowed_code_makes_must_be_what_is_asked_for(cli, nets, what):
     place(what, f"{nets}:touch")

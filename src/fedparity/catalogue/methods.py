@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich import box
 from rich.console import Console
@@ -18,6 +18,7 @@ from fedparity.catalogue.settings import Setting, settings_of, summary_line, val
 from fedparity.catalogue.traffic import traffic
 from fedparity.data import DATASETS, PARTITIONS, data_dir
 from fedparity.errors import unknown
+from fedparity.imports import GROUPS, offered
 from fedparity.learning import models
 from fedparity.method import HOOKS, Part
 from fedparity.method.algorithm import Algorithm
@@ -193,7 +194,8 @@ def listing(kind: str) -> Listing:
     asked = kind.strip().lower()
     if asked not in KINDS:
         raise unknown("list", kind, KINDS)
-    return KINDS[asked]()
+    found = KINDS[asked]()
+    return replace(found, note="\n".join(filter(None, [found.note, *_installed(asked)])))
 
 
 def lists() -> Listing:
@@ -203,3 +205,11 @@ def lists() -> Listing:
         tuple((name, summary_line(make)) for name, make in KINDS.items()),
         "Each is shown by 'fedparity list NAME', and each name in it by 'fedparity explain NAME'.",
     )
+
+
+def _installed(kind: str) -> list[str]:
+    """Return a line on what installed distributions offer beside the list."""
+    group = "fedparity.parts" if kind == "algorithms" else f"fedparity.{kind}"
+    offers = [offered(word) for word, known in GROUPS.items() if known == group]
+    told = [f"{name} ({', '.join(map(str, at))})" for each in offers for name, at in each.items()]
+    return [f"Installed beside these: {', '.join(told)}."] if told else []

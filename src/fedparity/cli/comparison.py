@@ -127,7 +127,8 @@ def _go(experiments: dict[str, Experiment], directory: Path) -> None:
     from fedparity.reports.tables import show
 
     out = console()
-    introduce(next(iter(experiments.values())), out)
+    first, *others = experiments.values()
+    introduce(first, out, *others)
     results: dict[str, Result] = {}
     with at_work():
         for text, experiment in experiments.items():

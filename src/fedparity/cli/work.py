@@ -114,7 +114,7 @@ def progress() -> Iterator[Bar | Lines]:
         yield watch
 
 
-def introduce(experiment: Experiment, out: Console) -> None:
+def introduce(experiment: Experiment, out: Console, *others: Experiment) -> None:
     """Say what is odd about the data, and in a line what is about to run, on which engine, why."""
     from fedparity.data.doctor import short
 
@@ -127,8 +127,9 @@ def introduce(experiment: Experiment, out: Console) -> None:
         style="dim",
         markup=False,
     )
-    if experiment.foreign:
-        told = f"imported: {', '.join(experiment.foreign)}"
+    foreign = dict.fromkeys(path for each in (experiment, *others) for path in each.foreign)
+    if foreign:
+        told = f"imported: {', '.join(foreign)}"
         out.print(told, style="dim", markup=False, soft_wrap=True)
     most = experiment.cost_alone()
     if most is not None:
