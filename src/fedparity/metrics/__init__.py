@@ -22,6 +22,7 @@ from fedparity.metrics.gaps import (
     pareto,
     participation_rate,
 )
+from fedparity.metrics.groups import group_table
 from fedparity.metrics.mcnemar import McNemar, mcnemar, mcnemar_from_counts
 from fedparity.metrics.metric import METRICS, Meaning, Metric, meanings, read_metrics, value_of
 from fedparity.metrics.progress import (
@@ -87,6 +88,7 @@ __all__ = [
     "gap_variance_pop",
     "gini",
     "gradient_norms",
+    "group_table",
     "jain",
     "kl_to_uniform",
     "levelling_down",

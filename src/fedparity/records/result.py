@@ -14,11 +14,13 @@ from torch import nn
 
 from fedparity.data import Federation
 from fedparity.data.prepare import Preparation
-from fedparity.errors import InputError
+from fedparity.errors import InputError, unknown
 from fedparity.imports import Allowed
 from fedparity.learning import tasks
 from fedparity.learning.task import Factory, Task
-from fedparity.metrics import ClientFrame, meanings
+from fedparity.metrics import METRICS, ClientFrame, group_table, meanings, read_metrics
+from fedparity.metrics.groups import GROUP, RESAMPLES
+from fedparity.metrics.metric import Asked
 from fedparity.metrics.summaries import Split
 from fedparity.records.history import ROUND, SERVER
 from fedparity.records.model import load_model, save_module
@@ -147,10 +149,58 @@ class Result:
 
         Columns ``client``, ``split``, ``index`` (the example's place among those of the client in
         the split), ``target``, ``output`` or ``output_0``, ``output_1``, ... (the probability of
-        each class, or the value), ``loss`` and ``model``: ``global``, ``personal`` where clients
-        have models of their own, and ``alone`` for the models behind L*.
+        each class, or the value), ``loss``, the groups that were given (``group_sex``), and
+        ``model``: ``global``, ``personal`` where clients have models of their own, and ``alone``
+        for the models behind L*.
         """
         return self._large("predictions", "it was run without predictions, or at sites")
+
+    @property
+    def groups(self) -> list[str]:
+        """The kinds of groups inside clients that the run knows of, such as ``sex``."""
+        if "predictions" not in self._tables and self.path is None:
+            return []
+        if self.path is not None and not RunDir(self.path).predictions.exists():
+            return []
+        names = map(str, self.predictions.columns)
+        return [name.removeprefix(GROUP) for name in names if name.startswith(GROUP)]
+
+    def by_group(
+        self,
+        kind: str,
+        *,
+        metrics: Iterable[Asked] | None = None,
+        split: Split = "test",
+        resamples: int = RESAMPLES,
+    ) -> pd.DataFrame:
+        """Return every metric by client and group, with counts and 95 % intervals.
+
+        It is of the model that each client would really use, from :attr:`predictions`; where these
+        were cut, of the examples that are there. See :func:`fedparity.metrics.group_table`.
+
+        Parameters
+        ----------
+        kind
+            The kind of group, such as ``sex``: one of :attr:`groups`.
+        metrics
+            By default those of the run that have a name.
+        split
+            ``validation`` or ``test``.
+        resamples
+            Bootstrap samples of each metric's interval; 0 leaves these intervals out.
+        """
+        if kind not in self.groups:
+            raise unknown("kind of group", kind, self.groups)
+        known = [name for name in self.frame.metrics if name in METRICS]
+        rows = self.predictions[self.predictions["split"] == split]
+        used = "personal" if (rows["model"] == "personal").any() else "global"
+        return group_table(
+            rows[rows["model"] == used],
+            kind,
+            read_metrics(known if metrics is None else metrics),
+            accuracy=self.record.get("predicts") == "classes",
+            resamples=resamples,
+        )
 
     @property
     def lstar_curves(self) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedparity.metrics.groups import GROUP, RESAMPLES
 from fedparity.records.result import Result
 from fedparity.records.rundir import RunDir
 from fedparity.reports import numbers
@@ -38,6 +39,8 @@ from fedparity.reports.svg import COLOURS, Line, chart
 
 MOST = 200
 """Clients in the table; of a larger federation the worst and the best."""
+MOST_CELLS = 100
+"""Groups of clients, times metrics, whose bootstrap intervals the page shows: they take time."""
 OF_ONE = (
     *("algorithm", "record.written_as", "record.weights", "record.softens"),
     *("record.diverged", "record.told", "record.kept_round"),
@@ -101,6 +104,7 @@ def page(results: Results, baseline: str | None = None) -> str:
         *_curves(results),
         "<h2>Client by client</h2>",
         *_clients(results),
+        *_groups(results),
         "<h2>Settings</h2>",
         *_settings(first.settings, comparing=len(results) > 1),
     ]
@@ -233,6 +237,39 @@ def _clients(results: Results) -> Iterator[str]:
     if len(order) < len(first):
         cut = f"The worst and the best {MOST // 2} of {len(first)} clients. "
     yield f'<p class="note">{escape(cut + _definitions(frames))}</p>'
+
+
+def _groups(results: Results) -> Iterator[str]:
+    """Yield a table of groups inside clients for each kind of group of a run."""
+    for name, result in results.items():
+        for kind in result.groups:
+            yield f"<h2>Clients by {escape(kind)}{escape(f': {name}') * (len(results) > 1)}</h2>"
+            cells = len(result.clients) * result.predictions[f"{GROUP}{kind}"].nunique()
+            light = cells * len(result.frame.metrics) <= MOST_CELLS
+            table = result.by_group(kind, resamples=RESAMPLES if light else 0)
+            yield from _by_group(table, kind)
+
+
+def _by_group(table: pd.DataFrame, kind: str) -> Iterator[str]:
+    shown = [str(c)[:-4] for c in table if str(c).endswith("_low")]
+    heads = "".join(f"<th>{escape(h)}</th>" for h in ("client", kind, "examples"))
+    heads += "".join(f"<th>{escape(h)}</th><th>95 %</th>" for h in shown)
+    yield f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>'
+    for row in table.head(MOST).to_dict("records"):
+        few = " ?" if row["n"] < FEW else ""
+        cells = [f"<td>{escape(str(row[c]))}</td>" for c in ("client", kind)]
+        cells.append(f"<td>{row['n']}{few}</td>")
+        for what in shown:
+            low, high = (number(row[f"{what}_{end}"], ".3f") for end in ("low", "high"))
+            between = "-" if low == "-" else f"{low} to {high}"
+            cells.append(f"<td>{number(row[what], '.3f')}</td><td>{between}</td>")
+        yield f"<tr>{''.join(cells)}</tr>"
+    yield "</tbody></table></div>"
+    cut = f"The first {MOST} of {len(table)} rows. " if len(table) > MOST else ""
+    yield (
+        f'<p class="note">{cut}On test examples, with 95 % intervals of each number by itself. ?: '
+        f"fewer than {FEW} examples.</p>"
+    )
 
 
 def _client_cells(

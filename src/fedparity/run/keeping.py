@@ -17,6 +17,7 @@ from fedparity.clients.simulated import Simulation
 from fedparity.data import Split
 from fedparity.engines.evaluation import OUTPUT, of_clients
 from fedparity.method.messages import Down, Own
+from fedparity.metrics.groups import GROUP
 from fedparity.run.alone import Alone
 from fedparity.run.experiment import Experiment
 
@@ -100,7 +101,8 @@ def _first(split: Split, most: int) -> Split:
         return split
     rows = torch.from_numpy(np.repeat(split.offsets[:-1], sizes) + _places(sizes))
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    return replace(split, x=split.x[rows], y=split.y[rows], offsets=offsets, groups={})
+    groups = {kind: codes[rows.numpy()] for kind, codes in split.groups.items()}
+    return replace(split, x=split.x[rows], y=split.y[rows], offsets=offsets, groups=groups)
 
 
 def _places(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -122,6 +124,10 @@ def _table(
         "split": pd.Categorical([split] * len(data), categories=SPLITS),
         "index": _places(data.sizes),
     }
+    for group, called in experiment.federation.groups.items():
+        columns[f"{GROUP}{group}"] = pd.Categorical.from_codes(
+            data.groups[group], categories=pd.Index(called)
+        )
     if data.y.dim() == 1:
         columns["target"] = data.y.numpy()
     if said.dim() == 1:
