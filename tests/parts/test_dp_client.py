@@ -217,6 +217,7 @@ def test_noisy_losses_are_counted_with_the_updates_as_if_everyone_were_asked():
         ("fedeba+dp_client(cap=2)+dp_losses(noise=0)", "'loss' without noise"),
         ("qffl+dp_client(cap=2)+dp_losses", "'qffl' reports its 'norm2', for which there is no"),
         ("pgvc+dp_client(where=clients)", "'pgvc' reports its 'norm'"),
+        ("dp_client+varp", "'varp' changes updates before they are summed"),
     ],
 )
 def test_what_allows_no_epsilon_is_told_in_its_place(text, reason):
@@ -257,7 +258,7 @@ def test_losses_that_a_sampling_asks_for_need_noise():
         ("dp_client(clip=inf)", "noise in bounds 'clip', which is infinite"),
         ("dp_client(budget=0.5)", "the first round costs epsilon"),
         ("fedeba+dp_client(cap=2, budget=9)", "has a budget, but there is no epsilon: 'fedeba'"),
-        ("dp_client+varp", "both combine"),
+        ("dp_client+fedfv", "both combine"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_the_first_round(text, reason):

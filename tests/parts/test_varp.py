@@ -7,7 +7,7 @@ import pytest
 import torch
 from scripted import FIXTURE, PRE, Script, matrix, vector
 
-from fedparity.parts import FedEBA, Varp
+from fedparity.parts import FedEBA, FedFV, Varp
 from fedparity.recipes import algorithm
 
 
@@ -92,3 +92,24 @@ def test_weights_that_do_not_sum_to_one_scale_the_memory_alike():
     before = script.server.x
     # h_k = q F^{q-1} |g|^2 + L F^q = 9 + 10, weights L F / (3 * 19): their sum is 10/19
     torch.testing.assert_close(script.play(FIXTURE, **losses) - before, 10 / 19 * FIXTURE.mean(0))
+
+
+def test_fedfv_combines_what_the_memory_has_corrected():
+    # two of three clients; FedFV alone, given D_k - y_k + mean, makes the same step
+    both = Script(algorithm("fedfv(tau=0)+varp").parts, by_size=False)
+    both.play(FIXTURE, loss=PRE)
+    x, y = both.server.x, FIXTURE
+    updates = matrix((0.3, -0.2), (-0.4, 0.1))
+    found = both.play(updates, clients=[0, 2], loss=PRE[:2]) - x
+    alone = Script([FedFV(tau=0)], vector(0, 0), by_size=False)
+    corrected = updates - y[[0, 2]] + y.mean(0)
+    assert float(corrected[0] @ corrected[1]) < 0  # there is a conflict to remove
+    torch.testing.assert_close(found, alone.play(corrected, clients=[0, 2], loss=PRE[:2]))
+    torch.testing.assert_close(both.state("varp")["y"], torch.stack([updates[0], y[1], updates[1]]))
+
+
+def test_in_the_first_round_fedfv_with_memory_is_fedfv():
+    found, wanted = (
+        Script(algorithm(text).parts).play(FIXTURE, loss=PRE) for text in ("fedfv+varp", "fedfv")
+    )
+    torch.testing.assert_close(found, wanted)

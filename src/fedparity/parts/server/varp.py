@@ -16,8 +16,8 @@ class Varp(Part):
 
     With :math:`y_k` the last update of client k (0 before its first) and :math:`\bar y` their mean,
 
-    .. math:: D = \bar y + \sum_{k\in S} a_k (D_k - y_k), \qquad y_k \leftarrow D_k
-              \text{ for } k \in S
+    .. math:: D_k' = D_k - y_k + \bar y, \qquad D = \sum_{k\in S} a_k D_k', \qquad
+              y_k \leftarrow D_k \text{ for } k \in S
 
     Parameters
     ----------
@@ -28,8 +28,9 @@ class Varp(Part):
     -----
     Sent: nothing more than FedAvg. The server keeps one update a client, K d floats. The weights
     :math:`a_k` are whatever other parts made of them; where they do not sum to 1 (q-FFL) the mean
-    is scaled by their sum. :math:`\bar y` is weighted as the experiment weighs clients, so that
-    full participation is FedAvg.
+    is scaled by their sum. A part that combines updates in its own way, such as FedFV, is given the
+    :math:`D_k'` in place of the updates. :math:`\bar y` is weighted as the experiment weighs
+    clients, so that full participation is FedAvg.
 
     Examples
     --------
@@ -56,15 +57,16 @@ class Varp(Part):
     def init_server(self, x: Tensor, ctx: Context) -> Tensors:
         return {"y": x.new_zeros(ctx.population, len(x)), "mean": torch.zeros_like(x)}
 
-    def combine(
-        self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
-    ) -> tuple[Tensor, Tensors]:
+    def clean(
+        self, deltas: Tensor, w: Tensor, s: Tensors, ctx: Context
+    ) -> tuple[Tensor, Tensor, Tensors]:
         steps = ctx.steps.to(deltas.dtype)
         updates = deltas / (ctx.lr * steps[:, None]) if self.scaled else deltas
         last = s["y"].index_select(0, ctx.clients)
         change = torch.sub(updates, last, out=last)
-        direction = w.sum() * s["mean"] + w @ change
         mean = s["mean"] + ctx.shares[ctx.clients] @ change
+        corrected = change.add_(s["mean"])
         if self.scaled:
-            direction = direction * (ctx.lr * steps.mean())
-        return direction, {"y": s["y"].index_copy_(0, ctx.clients, updates), "mean": mean}
+            corrected *= ctx.lr * steps.mean()
+        state = {"y": s["y"].index_copy_(0, ctx.clients, updates), "mean": mean}
+        return corrected, w, state
