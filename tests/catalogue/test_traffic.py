@@ -26,6 +26,7 @@ AT_A_GLANCE = [
     ("eagle(apply=gradient)", 1, "4", "4"),
     ("eagle(weights=fresh, apply=gradient)", 2, "4", "4"),
     ("scaffold", 1, "4d", "4d"),
+    ("scaff_pd", 2, "4d + 4", "4d"),
     ("fedpvr(layers=2)", 1, "4 x last 2 layers", "4 x last 2 layers"),
 ]
 

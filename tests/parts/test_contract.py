@@ -60,6 +60,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "fedmdfg": [{"theta": 80.0, "s": 2}],
     "fedmgda_plus": [{"eps": 1.0, "length": "unit"}],
     "rank_core_fed": [{"pool": 2}],
+    "scaff_pd": [{"worst": 0.5, "theta": 0.5, "rho": 0.0}],
     "scaffold": [{"option": 1}],
     "pgvc": [
         {"mode": "penalty", "layers": 1},

@@ -47,3 +47,23 @@ def test_huge_entries_do_not_swallow_the_mass():
 def test_no_mass_is_nothing_for_all():
     assert project(vector(0.0, 0.0), 0.0).tolist() == [0.0, 0.0]
     assert project(vector(3.0, 1.0), 0.0).tolist() == [0.0, 0.0]
+
+
+@given(v=ENTRIES, seed=st.integers(0, 1000), room=st.floats(1.0, 3.0))
+def test_with_a_bound_no_point_under_it_is_nearer(v, seed, room):
+    m, most = len(v), room / len(v)
+    p = project(vector(*v), most=most)
+    assert 0 <= float(p.min()) <= float(p.max()) <= most
+    assert float(p.sum()) == pytest.approx(1, rel=1e-9)
+    other = torch.rand(m, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    other = torch.minimum(other / other.sum(), torch.tensor(most))
+    gap = most - other
+    other = other + (1 - other.sum()) * gap / gap.sum().clamp_min(1e-300)
+    assert float((p - vector(*v)).norm()) <= float((other - vector(*v)).norm()) + 1e-9
+
+
+def test_a_bound_that_nobody_reaches_changes_nothing():
+    v = vector(0.2, 0.9, -0.3)
+    torch.testing.assert_close(project(v, most=1.0), project(v))
+    # (3, 0, 0) under 0.5: the first is cut, the others share what is left
+    assert project(vector(3.0, 0.0, 0.0), most=0.5).tolist() == [0.5, 0.25, 0.25]

@@ -6,6 +6,7 @@ from fedparity.method import Part
 from fedparity.parts.contrib.core_fed import CoreFed
 from fedparity.parts.contrib.focus import Focus
 from fedparity.parts.contrib.rank_core_fed import RankCoreFed
+from fedparity.parts.contrib.scaff_pd import ScaffPD
 from fedparity.parts.local.lsr import LSR
 from fedparity.parts.local.pgvc import PGVC
 from fedparity.parts.local.prox import Prox
@@ -93,6 +94,7 @@ PARTS: dict[str, type[Part]] = {
         Prox,
         QFFL,
         RankCoreFed,
+        ScaffPD,
         Scaffold,
         TERM,
         TrimmedMean,
@@ -146,6 +148,7 @@ __all__ = [
     "PropFair",
     "Prox",
     "RankCoreFed",
+    "ScaffPD",
     "Scaffold",
     "TrimmedMean",
     "Uniform",

@@ -63,7 +63,7 @@ class Scaffold(Part):
     learns = "its update and the change of its control variate"
     reports = {"dc": Vector()}
     conflicts = {
-        "control_variates": "'scaffold' and 'pvr' would both correct the steps: keep one",
+        "control_variates": "control variates correct the steps already in '{other}': keep one",
         "start": "control variates would correct parameters that '{other}' keeps on the clients: "
         "keep one",
     }
