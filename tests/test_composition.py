@@ -40,6 +40,9 @@ def predicted(first: Part, second: Part) -> list[str]:
         "would be ignored": any(a.ignores_weights and weighs(b) for a, b in either),
         "would overwrite the weights": "weigh" in first.hooks and "weigh" in second.replaces,
         "both ask for": bool(shared & {"second", "examples"}),
+        "decide what a client predicts": any(
+            "mixture" in a.hooks and ("mixture" in b.hooks or b.personalises) for a, b in either
+        ),
         "of every example by itself": any(
             "examples" in a.hooks and b.hooks & {"loss", "second"} for a, b in either
         ),
