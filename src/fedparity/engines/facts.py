@@ -58,5 +58,5 @@ def example_means(
         output = module(x[rows])
         losses, kind = task.losses(output, y[rows]), output.dtype
         for name, function in functions.items():
-            sums[name] = sums[name] + function(losses, output, y[rows]).double().sum()
+            sums[name] = sums[name] + function(losses, output, y[rows]).double().sum(0)
     return {name: (total / len(x)).to(kind) for name, total in sums.items()}

@@ -11,7 +11,7 @@ from torch import Tensor
 PerExample = Callable[[Tensor, Tensor, Tensor], Tensor]
 """A part's own fact: ``(losses, output, target)`` of a batch to a number an example, ``[B]``.
 
-What a part reads of it is the mean over the client's training examples.
+Or several, ``[B, ...]``. What a part reads of it is the mean over the client's training examples.
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedparity.method import Part
 from fedparity.parts.contrib.core_fed import CoreFed
+from fedparity.parts.contrib.fedwavg import FedwAvg
 from fedparity.parts.contrib.focus import Focus
 from fedparity.parts.contrib.rank_core_fed import RankCoreFed
 from fedparity.parts.contrib.scaff_pd import ScaffPD
@@ -75,6 +76,7 @@ PARTS: dict[str, type[Part]] = {
         FedMGDAPlus,
         FedRep,
         FedSGD,
+        FedwAvg,
         FineTune,
         Focus,
         GeometricMedian,
@@ -132,6 +134,7 @@ __all__ = [
     "FedMGDAPlus",
     "FedRep",
     "FedSGD",
+    "FedwAvg",
     "FineTune",
     "Focus",
     "GeometricMedian",

@@ -26,7 +26,7 @@ from fedparity.engines.kernels.examples import example_gradients
 from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
 from fedparity.engines.lane import IDENTITY, BySlot, LocalLoop
 from fedparity.engines.stacked.batches import Batches, Group
-from fedparity.engines.stacked.padding import padded, weights_of
+from fedparity.engines.stacked.padding import padded, summed, weights_of
 from fedparity.engines.stacked.vectors import Slotted
 from fedparity.errors import InputError
 from fedparity.learning.seeds import as_tensor
@@ -365,7 +365,10 @@ class Stack(LocalLoop):
             found["validation_loss"] = self._validation_loss(y, buffers)
         if functions := per_example(self.setup, names):
             totals = self.own_sums("train", y, buffers, more=functions)
-            found |= {name: (totals[name] / self.n).to(y.dtype) for name in functions}
+            for name in functions:
+                total = totals[name]
+                count = self.n.view(-1, *[1] * (total.dim() - 1))
+                found[name] = (total / count).to(y.dtype)
         if "grad" in names:
             found["grad"] = self._full_gradient(y, buffers)
         return found
@@ -441,16 +444,15 @@ class Stack(LocalLoop):
             inputs, target, mask = padded(data, self.clients[who], *rows)
             mixing = None if shares is None else shares[who]
             found = self._measured(y[who], buffers[who], inputs, target, judged, more, mixing)
-            each = {key: value.view(target.shape[:2]).double() for key, value in found.items()}
-            return {
-                key: (value if mask is None else torch.where(mask, value, 0.0)).sum(1)
-                for key, value in each.items()
-            }
+            shape = target.shape[:2]
+            each = {k: v if v.dim() > 1 else v.view(shape) for k, v in found.items()}
+            return {key: summed(value.double(), mask) for key, value in each.items()}
 
         sums: dict[str, Tensor] = {}
         for block, found in zip(work, self.crew.stream(len(work), one), strict=True):
             for key, value in found.items():
-                total = sums.setdefault(key, value.new_zeros(len(self.clients)))
+                rest = value.shape[1:]
+                total = sums.setdefault(key, value.new_zeros(len(self.clients), *rest))
                 total[block.who] += value
         return sums
 
@@ -473,7 +475,9 @@ class Stack(LocalLoop):
         flat, wanted = output.flatten(0, 1).contiguous(), target.flatten(0, 1)
         found = {"loss": self.setup.task.losses(flat, wanted)}
         if more is not None:
-            return {name: f(found["loss"], flat, wanted) for name, f in more.items()}
+            made = {name: f(found["loss"], flat, wanted) for name, f in more.items()}
+            shape = target.shape[:2]
+            return {name: v.reshape(*shape, *v.shape[1:]) for name, v in made.items()}
         found |= self.setup.task.metrics(flat, wanted)
         if judged and self.algorithm.having("judge"):
             named = self._named(tuple(self.layout.views(y)))

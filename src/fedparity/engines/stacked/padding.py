@@ -48,3 +48,14 @@ def taken(
 ) -> Tensor:
     """Return these rows in the shape ``[*lead, ...]``, in a quarter of the time of indexing."""
     return torch.index_select(values, 0, rows, out=room).view(*lead, *values.shape[1:])
+
+
+def summed(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the sums ``[m, ...]`` over each client's examples of ``[m, B, ...]``, padding apart.
+
+    >>> summed(torch.tensor([[1.0, 2.0]]), torch.tensor([[True, False]]))
+    tensor([1.])
+    """
+    if mask is not None:
+        values = torch.where(mask.view(*mask.shape, *[1] * (values.dim() - 2)), values, 0.0)
+    return values.sum(1)
