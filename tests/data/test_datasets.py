@@ -431,7 +431,9 @@ def test_hospitals_are_scaled_by_themselves_or_together(tmp_path):
 def test_the_table_of_datasets_is_complete():
     assert set(DATASETS) == {
         "digits", "eagle_synthetic", "synthetic", "mnist", "fashion_mnist", "cifar10", "femnist",
-        "heart_disease",
+        *("heart_disease", "adult", "vehicle", "landmine", "school", "acs_income", "beijing_air"),
+        *("communities_crime", "law_school", "tcga_brca", "cifar100", "emnist", "ambiguous_mnist"),
+        *("shakespeare", "medical_question_pairs"),
     }  # fmt: skip
 
 

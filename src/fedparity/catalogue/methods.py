@@ -17,6 +17,7 @@ from rich.table import Table
 from fedparity.catalogue.settings import Setting, settings_of, summary_line, value_text
 from fedparity.catalogue.traffic import traffic
 from fedparity.data import DATASETS, PARTITIONS, data_dir
+from fedparity.data.about import ABOUT, About
 from fedparity.errors import unknown
 from fedparity.imports import GROUPS, offered
 from fedparity.learning import models
@@ -113,13 +114,17 @@ def _hooks(part: Part) -> list[str]:
 def datasets() -> Listing:
     """List the datasets, and which of them are read from the data folder."""
     return Listing(
-        ("name", "what it is", "from", "settings"),
+        ("name", "what it is", "size", "licence", "cite", "from", "settings"),
         tuple(
-            (name, summary_line(make), _source(make), _long(settings_of(make)))
+            (name, summary_line(make), *_about(name), _source(make), _long(settings_of(make)))
             for name, make in DATASETS.items()
         ),
         f"The data folder is --data-dir, else $FEDPARITY_DATA, else the cache; now {data_dir()}.",
     )
+
+
+def _about(name: str) -> About:
+    return ABOUT.get(name, About("-", "-", "-"))
 
 
 def _source(make: Callable[..., object]) -> str:

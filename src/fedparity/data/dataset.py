@@ -26,7 +26,7 @@ from fedparity.data.partition import (
     partition_text,
 )
 from fedparity.data.source import USUAL
-from fedparity.data.split import Groups, Ints, room_for
+from fedparity.data.split import Groups, Ints, Split, room_for
 from fedparity.errors import InputError
 from fedparity.learning.seeds import generator
 from fedparity.workers import Crew, cores
@@ -148,7 +148,7 @@ class Dataset:
         count = clients if clients is not None else int(owner.max()) + 1
         names = self._names(scheme, owner, count)
         part = self._parts(owner, names, fractions, seed, official)
-        three = build.splits(self._take, self.y, owner, part, count, self.groups)
+        three, more = self._dealt(owner, names, part)
         made = Federation(
             names,
             *three,
@@ -156,6 +156,7 @@ class Dataset:
             kind=self.kind,
             classes=self.classes,
             groups=self.group_names,
+            **more,
             recipe=self._recipe(scheme, clients, seed, fractions, official),
         )
         return made if noise is None else made.with_label_noise(noise, seed)
@@ -164,6 +165,12 @@ class Dataset:
     def _labels(self) -> npt.NDArray[Any]:
         """What schemes deal by: the class of each example, 0 where it has none."""
         return self.y if self.kind == "classes" else np.zeros(len(self), dtype=np.float64)
+
+    def _dealt(
+        self, owner: Ints, names: Sequence[str], part: Parts
+    ) -> tuple[tuple[Split, Split, Split], dict[str, Any]]:
+        """Return the three splits, and what else is known of the federation."""
+        return build.splits(self._take, self.y, owner, part, len(names), self.groups), {}
 
     def _assign(
         self, scheme: Partition, rows: Ints, clients: int | None, rng: np.random.Generator

@@ -35,6 +35,16 @@ from fedparity.data.images import (
     read_femnist,
     read_mnist_like,
 )
+from fedparity.data.people import (
+    acs_income,
+    adult,
+    beijing_air,
+    communities_crime,
+    landmine,
+    law_school,
+    school,
+    vehicle,
+)
 from fedparity.data.source import USUAL
 from fedparity.data.synthetic import CLASSES, alpha_beta, eagle_clients
 from fedparity.data.tcga import tcga_brca
@@ -293,6 +303,14 @@ DATASETS: Mapping[str, Callable[..., Dataset]] = {
     "ambiguous_mnist": ambiguous_mnist,
     "shakespeare": shakespeare,
     "medical_question_pairs": medical_question_pairs,
+    "adult": adult,
+    "vehicle": vehicle,
+    "landmine": landmine,
+    "school": school,
+    "acs_income": acs_income,
+    "beijing_air": beijing_air,
+    "communities_crime": communities_crime,
+    "law_school": law_school,
     "tcga_brca": tcga_brca,
 }
 
