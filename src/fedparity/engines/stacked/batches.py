@@ -55,6 +55,8 @@ class Batches(NamedTuple):
         targets = taken(data.y, rows.flatten(), rows.shape) if data.y.dim() == 1 else None
         full = bool(plan.mask.all())
         for who, steps, width in groups:
+            if expected is not None:  # a lot is rarely as large as it may be
+                width = max(1, int(plan.mask[who, :steps].sum(-1).max()))
             here = slice(steps), who, slice(width)
             mine, mask = rows[here], plan.mask[who, :steps, :width]
             yield Batches(
