@@ -23,6 +23,7 @@ from fedparity.parts import (
     FedSGD,
     GeometricMedian,
     Gifair,
+    LpProj,
     Momentum,
     MultiKrum,
     Nova,
@@ -145,6 +146,10 @@ def _dp_fedavg_adaptive(
     return (DPClient(clip=clip, noise=noise, quantile=quantile),)
 
 
+def _lp_proj_paper(lam: float = 15.0, size: int = 60, p: float = 1.0) -> tuple[Part, ...]:
+    return (Uniform(), LpProj(lam=lam, size=size, p=p))
+
+
 RECIPES: dict[str, Recipe] = {
     "dp_fedavg": Recipe(_dp_fedavg, DPClient.paper),
     "dp_fedavg_adaptive": Recipe(_dp_fedavg_adaptive, "Andrew et al. 2021"),
@@ -157,6 +162,7 @@ RECIPES: dict[str, Recipe] = {
     "fedmgda_plus_paper": Recipe(_fedmgda_plus_paper, FedMGDAPlus.paper),
     "fednova": Recipe(_fednova, Nova.paper),
     "fedpgvc": Recipe(_fedpgvc, PGVC.paper),
+    "lp_proj_paper": Recipe(_lp_proj_paper, LpProj.paper),
     "fedprox": Recipe(_fedprox, Prox.paper),
     "fedpvr": Recipe(_fedpvr, PVR.paper),
     "fedvarp": Recipe(_fedvarp, Varp.paper),

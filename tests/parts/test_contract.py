@@ -44,6 +44,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "focus": [{"models": 3, "spread": 1.0, "clamp": 0.5}],
     "fedrep": [{"layers": 2, "share": 0.9}, {"layers": ("hidden1",)}],
     "finetune": [{"steps": 1}],
+    "lp_proj": [{"lam": 1.0, "size": 3, "p": 2.0}, {"p": 1.5, "beta": 0.5}],
     "momentum": [{"beta": 0.5, "dampening": 0.5}],
     "prox": [{"mu": 5.0}],
     "propfair": [
@@ -103,7 +104,8 @@ def test_a_part_says_truly_whether_it_keeps_the_weights_it_is_given(part, unlike
         )
         bench = Bench(made)
         bench.advance()
-        return bench.server.x
+        state = (value for part in bench.server.parts.values() for value in part.values())
+        return torch.cat([bench.server.x, *(value.flatten() for value in state)])
 
     same = torch.equal(moved("size"), moved("uniform"))
     assert same == (part.own_weights is not None)

@@ -68,14 +68,14 @@ def _explain_other(text: str, console: Console) -> bool:
 
 
 def _lines(algorithm: Algorithm, sent: Traffic, d: int) -> list[str]:
-    if not sent.shares_model:
+    if not sent.federated:
         return ["", "No federation: nothing is sent, every client keeps its own model."]
-    phases = ", ".join(sent.exchanges)
+    phases, base = ", ".join(sent.exchanges), Amount(models=int(sent.shares_model))
     lines = [
         "",
         f"Exchanges a round: {len(sent.exchanges)} ({phases})",
-        f"Sent to a client:  {_amount(sent.extra_down, d)}",
-        f"Sent by a client:  {_amount(sent.extra_up, d)}",
+        f"Sent to a client:  {_amount(base + sent.extra_down, d)}",
+        f"Sent by a client:  {_amount(base + sent.extra_up, d)}",
         f"The server learns of one client: {learns(algorithm)}",
     ]
     if any("lstar" in part.reads for part in algorithm.parts):
@@ -93,8 +93,7 @@ def learns(algorithm: Algorithm) -> str:
     return ", ".join(found) or Part.learns
 
 
-def _amount(extra: Amount, d: int) -> str:
-    total = Amount(models=1) + extra
+def _amount(total: Amount, d: int) -> str:
     if total.layers:
         return f"{total}, in floats"
     floats = total.models * d + total.scalars
@@ -108,6 +107,8 @@ def _explain_part(part: Part, console: Console) -> None:
     console.print(f"[bold]{part.name}[/bold]{escape(paper)}", highlight=False)
     console.print(escape(summary_line(type(part))), highlight=False)
     console.print(escape(f"Equalises: {part.equalises}. Active hooks: {hooks}."), highlight=False)
+    if part.reconstructed:
+        console.print("Reconstructed: its formulas were checked against neither paper nor code.")
     settings = settings_of(type(part))
     if not settings:
         return

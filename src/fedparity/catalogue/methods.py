@@ -89,10 +89,11 @@ def _algorithm_row(name: str, parts: tuple[Part, ...], paper: str) -> tuple[str,
     equal = ", ".join(part.equalises for part in parts if part.equalises != "nothing")
     if any(part.reconstructed for part in parts):
         paper += ", reconstructed"
+    exchanges = str(len(sent.exchanges) if sent.federated else 0)
+    up, down = sent.extra_up.bytes(), sent.extra_down.bytes()
     if not sent.shares_model:
-        return name, equal or "-", "0", "-4d", "-4d", paper
-    exchanges = str(len(sent.exchanges))
-    return name, equal or "-", exchanges, sent.extra_up.bytes(), sent.extra_down.bytes(), paper
+        up, down = (f"-4d + {more}" if more != "0" else "-4d" for more in (up, down))
+    return name, equal or "-", exchanges, up, down, paper
 
 
 def parts() -> Listing:

@@ -93,6 +93,11 @@ class Traffic:
     shares_model: bool = True
 
     @property
+    def federated(self) -> bool:
+        """Whether anything of a client's own travels at all."""
+        return self.shares_model or bool(self.up)
+
+    @property
     def extra_down(self) -> Amount:
         """What all parts add to what FedAvg sends to a client."""
         return sum(self.down.values(), Amount())

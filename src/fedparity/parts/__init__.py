@@ -18,6 +18,7 @@ from fedparity.parts.personal.bn import BN
 from fedparity.parts.personal.ditto import Ditto
 from fedparity.parts.personal.fedrep import FedRep
 from fedparity.parts.personal.finetune import FineTune
+from fedparity.parts.personal.lp_proj import LpProj
 from fedparity.parts.private.client import DPClient
 from fedparity.parts.private.losses import DPLosses
 from fedparity.parts.private.paper import PaperDP
@@ -82,6 +83,7 @@ PARTS: dict[str, type[Part]] = {
         GeometricMedian,
         Gifair,
         LSR,
+        LpProj,
         Local,
         MaxFL,
         Momentum,
@@ -140,6 +142,7 @@ __all__ = [
     "GeometricMedian",
     "Gifair",
     "Local",
+    "LpProj",
     "MaxFL",
     "Momentum",
     "MultiKrum",

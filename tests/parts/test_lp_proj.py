@@ -1,0 +1,91 @@
+"""lp-proj: own models, tied to one short vector through a random projection."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from logistic import batches, evaluated, gradient, loss, own, whole
+from scripted import after, bench
+
+import fedparity as fp
+from fedparity.errors import InputError
+from fedparity.parts.personal.lp_proj import projection
+
+STEPS = fp.Solver(lr=0.1, steps=3, batch=4)
+
+
+def lp_proj(unlike, text, engine="loop", **conditions):
+    return bench(unlike, text, solver=STEPS, model="linear", engine=engine, **conditions)
+
+
+def slopes(c, p):
+    """Return the gradients of |c|^p / p and of the p-norm of c; of the squared norm for p = 2."""
+    if p == 2:
+        return c, c
+    unit = np.abs(c) / (np.abs(c) ** p).sum() ** (1 / p)
+    return np.sign(c) * np.abs(c) ** (p - 1), np.sign(c) * unit ** (p - 1)
+
+
+@pytest.mark.parametrize("engine", ["loop", "vmap"])
+@pytest.mark.parametrize("p", [1, 1.5, 2])
+def test_it_agrees_with_a_reference_of_its_formulas(unlike, engine, p):
+    lam, rate, beta = 0.5, 0.3, 0.8
+    made = lp_proj(unlike, f"lp_proj(lam={lam}, size=5, p={p}, rate={rate}, beta={beta})", engine)
+    P = projection(5, 12, 0, torch.float64).numpy()
+    theta, w = np.tile(made.server.x.numpy(), (4, 1)), np.zeros(5)
+    for round, cohort in enumerate([(0, 1, 2, 3), (0, 3)], 1):
+        sent = []
+        for k in cohort:
+            for batch in batches(made, round, k):
+                pull = lam * P.T @ slopes(w - P @ theta[k], p)[0]
+                theta[k] = theta[k] - 0.1 * (gradient(theta[k], batch) - pull)
+            sent.append(w - rate * lam * slopes(w - P @ theta[k], p)[1])
+        sizes = unlike.train.sizes[list(cohort)]
+        w = (1 - beta) * w + beta * sizes @ np.stack(sent) / sizes.sum()
+        made.advance(answering=cohort)
+    assert made.server.parts["lp_proj"]["w"].numpy() == pytest.approx(w, abs=1e-12)
+    assert own(made, "lp_proj", "own") == pytest.approx(theta, abs=1e-12)
+    wanted = [loss(theta[k], whole(made, k)) for k in range(4)]
+    assert evaluated(made) == pytest.approx(wanted, abs=1e-12)
+    assert torch.equal(made.server.x, made.x)
+
+
+def test_without_a_tie_everyone_trains_alone(unlike):
+    tied, alone = (lp_proj(unlike, text) for text in ("lp_proj(lam=0)", "local"))
+    for made in (tied, alone):
+        after(made, 3)
+    assert own(tied, "lp_proj", "own") == pytest.approx(own(alone, "local", "own"), abs=1e-14)
+
+
+def test_rows_of_the_projection_have_length_one_and_depend_on_the_seed_alone():
+    rows = projection(60, 200, 3, torch.float64)
+    torch.testing.assert_close(rows.norm(dim=1), torch.ones(60).double())
+    projection.cache_clear()
+    assert torch.equal(rows, projection(60, 200, 3, torch.float64))
+    assert not torch.equal(rows, projection(60, 200, 4, torch.float64))
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2])
+def test_where_projection_and_vector_agree_nothing_is_pulled(unlike, p):
+    made = lp_proj(unlike, f"lp_proj(p={p}, size=2)")
+    part, x = made.setup.algorithm.parts[0], torch.zeros(12, dtype=torch.float64)
+    c = fp.Client(0.1, 1, made.setup.layout, x=x, down={"w": x[:2]}, after=lambda: x)
+    assert not bool(part.grad(x, x, c).any())
+    assert not bool(part.finish(x, c).report["w"].any())
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_strong_tie_brings_the_projections_together(unlike, p):
+    P, apart = projection(3, 12, 0, torch.float64).numpy(), []
+    for lam in (0.0, 2.0):
+        made = lp_proj(unlike, f"lp_proj(lam={lam}, p={p}, size=3)")
+        after(made, 20)
+        apart.append(np.ptp(own(made, "lp_proj", "own") @ P.T, axis=0).max())
+    assert apart[1] < apart[0] / 2
+
+
+@pytest.mark.parametrize("other", ["momentum", "varp", "trimmed_mean"])
+def test_what_acts_on_shared_parameters_is_refused(unlike, other):
+    with pytest.raises(InputError, match=f"'{other}' acts on updates of the shared parameters"):
+        lp_proj(unlike, f"lp_proj+{other}")
