@@ -73,21 +73,27 @@ def run(
     out: Out = None,
     data_dir: DataDir = None,
     allow_import: AllowImport = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Tell csv, tensorboard, mlflow or wandb of every round."),
+    ] = None,
     **given: Any,
 ) -> None:
     """Train with one algorithm and show what every client got."""
     settings = settings_from(file, given, data_dir)
     allowed = allowed_from(allow_import, settings_from(None, given))
     from fedparity.records.rundir import RunDir
+    from fedparity.reports.tracking import trackers
     from fedparity.run.file import experiment
 
+    trackers(tuple(track or ()))
     if out is not None:
         RunDir(out).require_unused()
     made = experiment(settings, data_dir=data_dir, allowed=allowed)
     directory = out or free(RUNS / slug(made.setup.algorithm.text))
     introduce(made, console())
     with at_work(directory), progress() as watch:
-        made.run(directory, watch)
+        made.run(directory, watch, track=tuple(track or ()))
     show_result(directory)
 
 

@@ -38,9 +38,11 @@ from fedparity.records.model import save_module
 from fedparity.records.result import Result, clients_table
 from fedparity.records.rundir import RunDir
 from fedparity.records.state import SCHEMA, Kept, RunState
+from fedparity.reports.tracking import Track
 from fedparity.run import keeping, lstar
 from fedparity.run.alone import Alone
 from fedparity.run.experiment import Experiment
+from fedparity.run.telling import Telling
 
 PAUSE = 10.0
 """Seconds between checkpoints when the experiment does not name rounds."""
@@ -81,9 +83,14 @@ class Run:
     """Whether the examples are here, and not at sites."""
 
     def __init__(
-        self, experiment: Experiment, out: str | Path | None = None, watch: Watcher | None = None
+        self,
+        experiment: Experiment,
+        out: str | Path | None = None,
+        watch: Watcher | None = None,
+        track: Track = (),
     ) -> None:
         self.experiment = experiment
+        self.telling = Telling(track, experiment.federation.names)
         self.folder = RunDir(out) if out is not None else None
         self.watch: Watcher = watch if watch is not None else Silent()
         self._unwatched = watch is None
@@ -150,7 +157,11 @@ class Run:
                 self._keep_preparation()
                 self._evaluate(state)
                 self._save(state)
-            self._rounds(state)
+            where = None if self.folder is None else self.folder.path
+            with self.telling.open(self.experiment.describe(), where):
+                if not state.round:
+                    self.telling.round(0, {}, {})
+                self._rounds(state)
             return self._finish(state)
         finally:
             self.close()
@@ -326,14 +337,14 @@ class Run:
                 except DivergedError as error:
                     self._ended = str(error)
                     break
-                self._log(state, began)
+                seconds, t, note = time.perf_counter() - began, state.round, ""
+                if t % experiment.evaluation_interval == 0 or t == experiment.rounds:
+                    note = self._evaluate(state)
+                self._log(state, seconds, note)
                 if state.empty >= MOST_EMPTY:
                     raise FedparityError(
                         f"{MOST_EMPTY} rounds in a row without enough replies{self._why()}"
                     )
-                t, note = state.round, ""
-                if t % experiment.evaluation_interval == 0 or t == experiment.rounds:
-                    note = self._evaluate(state)
                 if self._due(t):
                     self._save(state)
                 self.watch.advance(t, note)
@@ -359,19 +370,25 @@ class Run:
             self.folder.save(state, self.history)
         self._last_saved = time.monotonic()
 
-    def _log(self, state: RunState, began: float) -> None:
+    def _log(self, state: RunState, seconds: float, note: str) -> None:
+        met, names = self.door.attendance, self.experiment.federation.names
+        numbers = {
+            "lr": self.experiment.solver.rate(state.round),
+            "asked": len(met.asked),
+            "answered": len(met.answered),
+            "seconds": round_(seconds),
+        }
+        parts = self._told(state)
+        evaluated = self.telling.round(state.round, numbers, parts, note)
         if self.folder is None:
             return
-        met, names = self.door.attendance, self.experiment.federation.names
         self.folder.note(
             round=state.round,
-            lr=self.experiment.solver.rate(state.round),
-            asked=len(met.asked),
-            answered=len(met.answered),
+            **numbers,
             failed={names[client]: why for client, why in met.failed.items()},
             **({"skipped": True} if state.empty or not met.asked else {}),
-            seconds=round_(time.perf_counter() - began),
-            **self._told(state),
+            **({"evaluated": evaluated} if evaluated else {}),
+            **parts,
             **({"privacy": told} if (told := self._privacy(state)) else {}),
         )
 
@@ -422,6 +439,7 @@ class Run:
         for each in self._guarantees(state).values():
             if each.epsilon is not None:
                 self.history.note(state.round, each.metric, each.epsilon)
+        self.telling.fresh = values
         self._watched(state, values)
         return _headline(values[splits[-1]]) if splits else ""
 

@@ -45,6 +45,7 @@ from fedparity.spec import call
 
 if TYPE_CHECKING:
     from fedparity.records.result import Result
+    from fedparity.reports.tracking import Track
     from fedparity.run.driver import Watcher
 
 ANYHOW = ("loss", "accuracy", "error")
@@ -415,6 +416,7 @@ class Experiment:
         out: str | Path | None = None,
         watch: Watcher | None = None,
         reference: Result | None = None,
+        track: Track = (),
     ) -> Result:
         """Run from the first round.
 
@@ -427,21 +429,26 @@ class Experiment:
         reference
             The result of FedAvg under the same conditions: a warning tells if this run levelled
             down against it.
+        track
+            Who is given the numbers of every round: names of :mod:`fedparity.reports.tracking`,
+            such as ``"csv"`` or ``"mlflow"``, or functions of a dict.
         """
         from fedparity.run.driver import Run
 
         choice.check_here(self.choice.name)
-        result = Run(self, out, watch).start()
+        result = Run(self, out, watch, track).start()
         if reference is not None:
             result.warn_of_levelling_down(reference)
         return result
 
-    def resume(self, directory: str | Path, watch: Watcher | None = None) -> Result:
+    def resume(
+        self, directory: str | Path, watch: Watcher | None = None, track: Track = ()
+    ) -> Result:
         """Go on from the last checkpoint of a run of this same experiment."""
         from fedparity.run.driver import Run
 
         choice.check_here(self.choice.name)
-        return Run(self, directory, watch).resume()
+        return Run(self, directory, watch, track).resume()
 
 
 def prepare(
