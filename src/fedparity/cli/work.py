@@ -152,6 +152,8 @@ def show_result(directory: Path) -> None:
     for part, told in result.settings["record"].get("told", {}).items():
         numbers = ", ".join(f"{name} {value:.4g}" for name, value in told.items())
         out.print(f"\n{part} at the end, on validation: {numbers}", markup=False)
+    if cut := result.record.get("predictions"):
+        out.print(f"\nPredictions are kept {cut}.", markup=False)
     out.print(f"\nResults in {directory}; open {directory / 'report.html'}", markup=False)
     leave([result])
 

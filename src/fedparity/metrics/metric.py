@@ -28,7 +28,7 @@ class Meaning(NamedTuple):
 
     better: Direction
     definition: str = ""
-    undefined: str = "it is not defined on their examples"
+    undefined: str = "it is not defined on the examples"
     """Why a client may have none."""
 
 
@@ -110,10 +110,10 @@ class Metric:
         return f"{home}:{name}(better={self.better})"
 
 
-ONE_CLASS = "their examples are of one class"
-NO_SECOND = "the second class is neither among their examples nor guessed"
+ONE_CLASS = "the examples are of one class"
+NO_SECOND = "the second class is neither among the examples nor guessed"
 NO_PAIR = "of no two of their examples it is known whose event came first"
-CONSTANT = "their targets are all the same"
+CONSTANT = "the targets are all the same"
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
