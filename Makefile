@@ -19,7 +19,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest --doctest-modules src/fedparity
-	$(BIN)/pytest tests
+	$(BIN)/pytest tests --numprocesses 2 --dist loadgroup
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("processes")  # one federation at a time
+
 pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
 
 EXPERIMENT = "data: eagle_synthetic(n=20)\nmodel: linear\nrounds: 2\n"

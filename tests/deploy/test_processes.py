@@ -18,6 +18,8 @@ from fedparity.deploy.local import LocalFederation
 from fedparity.deploy.processes import Child, end, environment, program, undisturbed, until
 from fedparity.errors import FedparityError
 
+pytestmark = pytest.mark.xdist_group("processes")  # one federation at a time
+
 DETACHED = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],

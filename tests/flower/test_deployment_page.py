@@ -18,6 +18,8 @@ from fedparity.deploy.local import LocalFederation
 from fedparity.deploy.processes import Child
 from fedparity.records.rundir import RunDir
 
+pytestmark = pytest.mark.xdist_group("processes")  # one federation at a time
+
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "docs" / "deployment.md", ROOT / "examples" / "hospitals" / "README.md")
 FLOWERS = ("flower-superlink", "flower-supernode", "flwr")

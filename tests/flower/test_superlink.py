@@ -27,6 +27,8 @@ from fedparity.errors import FedparityError
 from fedparity.records.rundir import RunDir
 from fedparity.run.file import experiment
 
+pytestmark = pytest.mark.xdist_group("processes")  # one federation at a time
+
 CLIENTS = ("client-1", "client-2", "client-3")
 SETTINGS: dict[str, Any] = {
     "data": {"dataset": "eagle_synthetic(n=40)", "fractions": [0.6, 0.2, 0.2]},
