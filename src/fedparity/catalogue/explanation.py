@@ -53,6 +53,8 @@ def _explain_other(text: str, console: Console) -> bool:
     if name in KNOWN:
         return False
     for kind, make in KINDS.items():
+        if kind in ("algorithms", "parts"):  # all of these are known
+            continue
         found = make()
         for row in found.rows:
             if row[0] != name:
