@@ -91,6 +91,20 @@ def test_a_model_starts_with_the_tensors_of_a_file(unlike, tmp_path):
     assert made.describe()["pretrained"] == str(tmp_path / "body.safetensors")
 
 
+def test_a_run_does_not_go_on_with_another_frozen_body(unlike, tmp_path):
+    def body() -> dict[str, torch.Tensor]:
+        made = normed(unlike.shape, 3).state_dict()
+        return {name: t for name, t in made.items() if name.startswith("0.")}
+
+    file = tmp_path / "body.safetensors"
+    save_file(body(), file)
+    experiment(unlike, pretrained=file).run(out=tmp_path / "run")
+    assert experiment(unlike, pretrained=file, rounds=3).resume(tmp_path / "run").rounds == 3
+    save_file(body(), file)
+    with pytest.raises(fp.InputError, match="its digest of what is frozen is"):
+        experiment(unlike, pretrained=file, rounds=4).resume(tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [

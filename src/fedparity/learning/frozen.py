@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -36,6 +37,19 @@ def moving(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
         if not isinstance(owner, Still):
             for own, buffer in owner.named_buffers(recurse=False):
                 yield f"{name}.{own}" if name else own, buffer
+
+
+def fingerprint(module: nn.Module) -> str | None:
+    """Return a digest of the parameters and buffers that stay as they are; None if all move."""
+    moves = {name for name, _ in (*trainable(module), *moving(module))}
+    everything = (*module.named_parameters(), *module.named_buffers())
+    still = [(name, tensor) for name, tensor in everything if name not in moves]
+    if not still:
+        return None
+    found = hashlib.sha256()
+    for name, tensor in still:
+        found.update(name.encode() + tensor.detach().contiguous().numpy().tobytes())
+    return found.hexdigest()[:16]
 
 
 def freeze(module: nn.Module, pattern: str | None = None) -> nn.Module:

@@ -22,7 +22,7 @@ from fedparity.engines.evaluation import mixes_examples
 from fedparity.engines.inputs import fitted
 from fedparity.errors import InputError, unknown
 from fedparity.imports import paths_in
-from fedparity.learning.frozen import freeze, load_weights
+from fedparity.learning.frozen import fingerprint, freeze, load_weights
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seed_for
 from fedparity.learning.solver import Solver
@@ -403,12 +403,14 @@ class Experiment:
         told = self.describe()
         free = {"rounds", "evaluate_every", "checkpoint_every", "chunk", "record", "data", "model"}
         free |= {"metrics", "predictions"}
+        still = fingerprint(self.setup.module)  # a checkpoint holds what moves
         return {
             "federation": self.federation.fingerprint,
             "parameters": self.setup.layout.size,
             **{key: value for key, value in told.items() if key not in free},
             "sampling": self.drawing.identity,
             "lstar": digest(self.conditions.lstar),
+            **({} if still is None else {"digest of what is frozen": still}),
         }
 
     def run(
