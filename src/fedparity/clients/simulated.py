@@ -25,7 +25,7 @@ from fedparity.engines.evaluation import (
     of_clients,
 )
 from fedparity.errors import ClientError, DivergedError
-from fedparity.method.messages import Down, Own, Replies, Up
+from fedparity.method.messages import Down, Named, Own, Replies, Up
 
 PERSONAL_FLOATS = 1 << 25
 """Numbers of personal parameters held at once while evaluating."""
@@ -60,9 +60,34 @@ class Simulation(Door):
         steps = torch.from_numpy(self.engine.setup.lengths(clients))
         ids = torch.from_numpy(clients)
         if up.deltas is None or up.buffers is None:
-            empty = down.x.new_zeros(len(clients), 0)
-            return Replies(ids, steps, up.reports, empty, empty)
+            return self._reported(down, up.reports, ids, steps)
         return self._received(down, up, ids, steps)
+
+    def _reported(self, down: Down, reports: Named, ids: Tensor, steps: Tensor) -> Replies:
+        """Leave out those whose reports are not finite, where nothing was trained."""
+        finite = finite_reports(reports, len(ids))
+        if not finite.all():
+            rows = torch.from_numpy(finite)
+            self._leave_out(down, ids, rows, "report")
+            ids, steps, reports = ids[rows], steps[rows], rows_of(reports, rows)
+            if len(ids) < self.min_replies:
+                return self._nobody(down)
+        empty = down.x.new_zeros(len(ids), 0)
+        return Replies(ids, steps, reports, empty, empty)
+
+    def _leave_out(self, down: Down, ids: Tensor, rows: Tensor, what: str) -> None:
+        """Note who sent what is not finite; where nobody is left, the run has diverged."""
+        names, gone = self.engine.setup.federation.names, ids[~rows].tolist()
+        for client in gone:
+            self.attendance.failed[client] = "what it sent is not finite"
+        if len(gone) == len(ids):
+            raise DivergedError(
+                f"round {down.round}: every {what} is infinite or NaN (first: client "
+                f"'{names[gone[0]]}'): lower the learning rate (now {down.lr:g}) or clip gradients"
+            )
+        told = f"the {what} of client '{names[gone[0]]}' is not finite and left out"
+        warnings.warn(told, stacklevel=3)
+        self.attendance.answered = ids[rows].tolist()
 
     def _check_reports(self, down: Down, up: Up, clients: Ids) -> None:
         """Tell of a report that its part says cannot be; what is not finite is left out later."""
@@ -92,22 +117,11 @@ class Simulation(Door):
             self.store.scatter(ids.numpy(), states)
             return Replies(ids, steps, up.reports, up.deltas, sent)
         rows = torch.from_numpy(finite)
-        names = self.engine.setup.federation.names
-        for client in ids[~rows].tolist():
-            self.attendance.failed[client] = "what it sent is not finite"
-        first = names[int(ids[~rows][0])]
-        if not finite.any():
-            raise DivergedError(
-                f"round {down.round}: every update is infinite or NaN (first: client '{first}'): "
-                f"lower the learning rate (now {down.lr:g}) or clip gradients"
-            )
-        warnings.warn(f"the update of client '{first}' is not finite and left out", stacklevel=2)
-        self.attendance.answered = ids[rows].tolist()
+        self._leave_out(down, ids, rows, "update")
         if finite.sum() < self.min_replies:
             return self._nobody(down)
-        kept = {p: {k: v[rows] for k, v in t.items()} for p, t in states.items()}
-        self.store.scatter(ids[rows].numpy(), kept)
-        reports = {p: {k: v[rows] for k, v in t.items()} for p, t in up.reports.items()}
+        self.store.scatter(ids[rows].numpy(), rows_of(states, rows))
+        reports = rows_of(up.reports, rows)
         return Replies(ids[rows], steps[rows], reports, up.deltas[rows], sent[rows])
 
     def evaluate(self, down: Down, split: str) -> dict[str, Values]:
@@ -201,6 +215,12 @@ def finite_rows(up: Up) -> npt.NDArray[np.bool_]:
     found: npt.NDArray[np.bool_] = np.isfinite(sums.detach().numpy())
     if not found.all():
         found = up.deltas.isfinite().all(1).numpy()
-    for value in (v for report in up.reports.values() for v in report.values()):
-        found &= np.isfinite(value.detach().numpy().reshape(len(found), -1)).all(1)
+    return found & finite_reports(up.reports, len(found))
+
+
+def finite_reports(reports: Named, clients: int) -> npt.NDArray[np.bool_]:
+    """Tell of so many clients whose reports are all finite numbers."""
+    found = np.ones(clients, dtype=np.bool_)
+    for value in (v for report in reports.values() for v in report.values()):
+        found &= np.isfinite(value.detach().numpy().reshape(clients, -1)).all(1)
     return found
