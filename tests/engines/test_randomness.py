@@ -82,3 +82,40 @@ def test_the_number_of_workers_changes_no_bit(unlike, model):
             engine.close()
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
+
+
+class Searches(fp.Part):
+    """Asks twice for losses where the model stands."""
+
+    name = "searches"
+
+    def init_server(self, x, ctx):
+        return {"seen": x.new_zeros(2, ctx.cohort)}
+
+    def move(self, direction, losses_at, s, ctx):
+        once, again = losses_at([0.0]).values[:, 0], losses_at([0.0, 1.0]).values[:, 0]
+        return direction, {"seen": torch.stack([once, again])}
+
+
+class Blurs(fp.Part):
+    """Puts noise on the losses that leave a client."""
+
+    name = "blurs"
+
+    def seal(self, reply, c):
+        told = {k: v + c.noise(v.numel()) for k, v in reply.reports.get("", {}).items()}
+        return reply._replace(reports={**reply.reports, "": told} if told else reply.reports)
+
+
+def test_the_boundary_draws_other_noise_whenever_losses_are_asked_for(unlike):
+    def seen(*parts: fp.Part, engine: str) -> torch.Tensor:
+        known = {"lstar": "none", "dtype": "float64", "engine": engine}
+        bench = Bench(Experiment(unlike, "linear", list(parts), **known))
+        bench.advance()
+        return bench.server.parts["searches"]["seen"]
+
+    plain = seen(Searches(), engine="loop")
+    assert torch.equal(plain[0], plain[1])
+    loop, vmap = (seen(Searches(), Blurs(), engine=engine) - plain for engine in ("loop", "vmap"))
+    assert bool(((loop[0] - loop[1]).abs() > 1e-3).all())
+    torch.testing.assert_close(loop, vmap, rtol=0, atol=1e-12)

@@ -55,10 +55,10 @@ def same_tree(found, wanted) -> bool:
 
 @given(TREES, TREES, tensors(FLOATS), tensors(FLOATS), st.integers(0, 2**40), st.floats(0, 1))
 def test_down_is_read_back_to_the_bit(shared, each, x, buffers, round, lr):
-    down = Down("train", round, lr, x, buffers, shared, each)
+    down = Down("train", round, lr, x, buffers, shared, each, search=2)
     stamp = Stamp("run", 3, round, lr)
     found, read = codec.read_down(sent(codec.write_down(down, stamp)), x, buffers)
-    assert (found.phase, found.round, found.lr) == ("train", round, lr)
+    assert (found.phase, found.round, found.lr, found.search) == ("train", round, lr, 2)
     assert same(found.x, x)
     assert same(found.buffers, buffers)
     assert same_tree(found.shared, shared)

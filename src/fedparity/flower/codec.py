@@ -174,6 +174,7 @@ def write_down(down: Down, stamp: Stamp) -> RecordDict:
                 {
                     "round": down.round,
                     "lr": down.lr,
+                    "search": down.search,
                     "place": stamp.place,
                     "received": stamp.received,
                     "lstar": stamp.lstar,
@@ -206,6 +207,7 @@ def read_down(records: RecordDict, x: Tensor, buffers: Tensor) -> tuple[Down, St
             vectors["buffers"],
             by_part(unpack(arrays.get("shared"))),
             by_part(unpack(arrays.get("each"))),
+            int(told["search"]),
         )
         stamp = Stamp(
             word(records, "run"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -272,10 +273,12 @@ class Algorithm:
 
     def _moved(self, direction: Tensor, down: Down, ask: Ask, state: Named, ctx: Context) -> Tensor:
         """Return how far the server goes; parts that decide it may ask the clients once more."""
+        searches = count(1)
         for part in self.having("move"):
 
             def losses_at(factors: Sequence[float], direction: Tensor = direction) -> Losses:
-                return ask_losses(down, ctx.clients, ask, factors, direction)
+                question = replace(down, search=next(searches))
+                return ask_losses(question, ctx.clients, ask, factors, direction)
 
             direction, kept = part.move(direction, losses_at, state.get(part.name, {}), ctx)
             state[part.name] = dict(kept)

@@ -31,6 +31,8 @@ class Down:
     shared: Mapping[str, Tensors] = field(default_factory=dict)
     each: Mapping[str, Tensors] = field(default_factory=dict)
     """By part; the first dimension is the cohort."""
+    search: int = 0
+    """Which of the round's exchanges at points along a direction this is, from 1; 0 if none."""
 
 
 @dataclass(frozen=True)

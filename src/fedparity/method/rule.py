@@ -57,7 +57,7 @@ class Rule:
         purpose = f"{part.name}.{hook}" + ("" if self.track == SHARED else f"@{self.track}")
         down = self.down
         if hook == "seal":  # two replies of a round with the same noise would tell their difference
-            purpose += f"@{down.phase}"
+            purpose += f"@{down.phase}" + (f".{down.search}" if down.search else "")
         return Client(
             down.lr,
             down.round,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -186,7 +187,7 @@ def _row(down: Down, row: int) -> Down:
     if not down.each:
         return down
     each = {part: {k: v[row] for k, v in sent.items()} for part, sent in down.each.items()}
-    return Down(down.phase, down.round, down.lr, down.x, down.buffers, down.shared, each)
+    return replace(down, each=each)
 
 
 def _groups(split: Split) -> list[list[int]]:
