@@ -7,6 +7,8 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from messy import SITES, patients, together, write_sites
 from sklearn.compose import ColumnTransformer
@@ -209,6 +211,13 @@ def test_files_are_bounded_before_they_are_read(tmp_path, monkeypatch):
     pd.DataFrame({"a": np.zeros(10_000)}).to_parquet(tmp_path / "bomb.parquet")
     with pytest.raises(InputError, match="unpacks to more than"):
         table.read(tmp_path / "bomb.parquet")
+    once = pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int32()), pa.array(["x" * 100]))
+    pq.write_table(pa.table({"a": once}), tmp_path / "word.parquet", store_schema=False)
+    with pytest.raises(InputError, match="unpacks to more than"):  # 100 words of 100 letters
+        table.read(tmp_path / "word.parquet")
+    pd.DataFrame({"a": [[1.0]]}).to_parquet(tmp_path / "lists.parquet")
+    with pytest.raises(InputError, match="column 'a' holds lists"):
+        table.read(tmp_path / "lists.parquet")
     (tmp_path / "large.csv").write_bytes(b"a,b\n" * 1000)
     with pytest.raises(InputError, match="is larger than"):
         Federation.from_frame(tmp_path / "large.csv", "a", "b")

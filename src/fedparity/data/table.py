@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.lib import ArrowException
 
@@ -230,11 +232,43 @@ def _unpacked(file: Path) -> bytes:
 
 
 def _parquet(file: Path) -> pd.DataFrame:
-    told = pq.read_metadata(file)
-    if told.num_rows * max(told.num_columns, 1) * 8 > LARGEST:
+    rows, schema = pq.read_metadata(file).num_rows, pq.read_schema(file)
+    for each in schema:
+        if pa.types.is_nested(each.type):
+            raise InputError(f"{file}: column '{each.name}' holds lists: one value a cell is read")
+    size = rows * sum(max(8, _width(each.type)) for each in schema)
+    texts = [each.name for each in schema if _is_text(each.type)]
+    if size <= LARGEST and texts:  # a word that is written once may stand in every row
+        with pq.ParquetFile(file, read_dictionary=texts) as parts:
+            for part in range(parts.num_row_groups):
+                size += sum(_letters(column) for column in parts.read_row_group(part).columns)
+    if size > LARGEST:
         raise InputError(f"{file} unpacks to more than {LARGEST >> 30} GiB: split it by client")
     made: pd.DataFrame = pq.read_table(file).to_pandas(ignore_metadata=True)
     return made
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(kinds.is_large_string(kind) or kinds.is_large_binary(kind)) or bool(
+        kinds.is_string(kind) or kinds.is_binary(kind)
+    )
+
+
+def _width(kind: pa.DataType) -> int:
+    """Return the bytes of a value, where every value has as many."""
+    try:
+        return int(kind.bit_width) // 8
+    except ValueError:
+        return 0
+
+
+def _letters(column: pa.ChunkedArray) -> int:
+    """Return the bytes of all words of a column that is read as places in a list of words."""
+    if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
+        return 0
+    lengths = ((pc.binary_length(c.dictionary), c.indices) for c in column.chunks)
+    return sum(pc.sum(each.take(places)).as_py() or 0 for each, places in lengths)
 
 
 def unlike(frames: Mapping[str, pd.DataFrame]) -> tuple[tuple[str, str], ...]:
