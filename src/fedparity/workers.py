@@ -108,7 +108,7 @@ class Job(Generic[T]):
         self._ahead.clear()
 
     def _wait(self) -> T:
-        """Return the next result, and work meanwhile; a name of its own to be watched by."""
+        """Return the next result, and work meanwhile; the profiler times this function."""
         with _as_workers_do():
             while not self._ahead[0].done() and self._next():
                 pass

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedparity.engines.engine import Ids, rows_of
-from fedparity.errors import FedparityError
+from fedparity.errors import FedparityError, InputError
 from fedparity.learning.layout import Layout
 from fedparity.method.algorithm import Algorithm
 from fedparity.method.messages import Named
@@ -54,9 +54,6 @@ class ClientStore:
         for part, tensors in self.fresh.items():
             result[part] = {}
             for key, value in tensors.items():
-                if bool(known.all()):
-                    result[part][key] = self.slabs[part][key].index_select(0, rows)
-                    continue
                 out = value.expand(len(clients), *value.shape).clone()
                 out[known] = self.slabs[part][key][rows[known]]
                 result[part][key] = out
@@ -104,8 +101,24 @@ class ClientStore:
         if "client" not in tensors:
             return
         clients = tensors["client"].numpy()
-        states: Named = {
-            part: {key: tensors[f"client/{part}/{key}"] for key in slabs}
+        wanted = {
+            f"client/{part}/{key}": (len(clients), *slab.shape[1:])
             for part, slabs in self.slabs.items()
+            for key, slab in slabs.items()
         }
-        self.scatter(clients, states)
+        if (
+            {name for name in tensors if name.startswith("client/")} != set(wanted)
+            or any(tuple(tensors[name].shape) != shape for name, shape in wanted.items())
+            or len(np.unique(clients)) != len(clients)
+            or not ((clients >= 0) & (clients < len(self.row))).all()
+        ):
+            raise InputError(
+                "cannot resume: what the checkpoint keeps of clients has another schema"
+            )
+        self.scatter(
+            clients,
+            {
+                part: {key: tensors[f"client/{part}/{key}"] for key in slabs}
+                for part, slabs in self.slabs.items()
+            },
+        )
