@@ -144,3 +144,15 @@ def test_a_hundred_clients_on_the_border_of_the_simplex():
     assert float(p.min()) >= 0
     assert float(p.sum()) == pytest.approx(1, abs=1e-12)
     assert float(p[-1]) > float(p[0])
+
+
+def test_where_the_mixture_leaves_nothing_to_those_who_answer_they_count_alike():
+    rng = np.random.default_rng(0)
+    served = np.array([0.05, 0.1, 0.2, 1.0, 2.0, 3.0])
+    script = Script([AAggFF()], n=(1,) * 6)
+    for _ in range(25):
+        script.play(MOVES[[0, 1, 2] * 2], loss=served * np.exp(rng.normal(0, 0.1, 6)))
+    before = script.server.x
+    x = script.play(MOVES[:2], clients=[0, 1], loss=(0.05, 0.1))
+    assert float(mixture(script)[:2].sum()) < 1e-12
+    torch.testing.assert_close(x, before + MOVES[:2].mean(0))

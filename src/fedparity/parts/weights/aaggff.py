@@ -15,6 +15,9 @@ from fedparity.toolbox.shortest import min_norm
 
 CDF = Literal["weibull", "exponential", "frechet", "normal", "gumbel", "logistic"]
 
+NOTHING = 1e-12
+"""Share of the mixture below which those who answer have none but of rounding."""
+
 
 @dataclass(frozen=True, config=STRICT)
 class AAggFF(TellsLoss):
@@ -52,7 +55,8 @@ class AAggFF(TellsLoss):
     Sent up: one float more than FedAvg, the training loss before local training. The server learns
     it, and keeps a number a client (``ftrl``) or a matrix of clients by clients (``newton``). The
     weights depend on the ratios of the losses alone. The paper's Newton form knows no absent
-    clients; here their response is the mean one. The public code differs from the paper in three
+    clients; here their response is the mean one, and where the mixture leaves nothing to those who
+    answer they count alike. The public code differs from the paper in three
     places, in which we follow the paper: its normal function falls with the loss and leaves [0, 1],
     its Newton step drops the term in :math:`p_s`, and its estimate leaves out :math:`\bar r` for
     those who answer.
@@ -99,6 +103,8 @@ class AAggFF(TellsLoss):
         else:
             state = _ftrl_step(s, everyone, mean, share)
         mine = state["mixture"][ctx.clients]
+        if float(mine.sum()) < NOTHING:
+            mine = torch.ones_like(mine)
         return (mine / mine.sum()).to(w.dtype), state
 
     def response(self, losses: Tensor) -> Tensor:
