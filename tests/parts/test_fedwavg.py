@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from scripted import FIXTURE, Script, bench, vector
 
 import fedparity as fp
 from fedparity.parts import FedwAvg
+from fedparity.parts.contrib.fedwavg import right_by_class
 
 
 def test_weights_are_a_mixture_of_size_and_forgetting():
@@ -47,3 +49,10 @@ def test_events_are_the_right_answers_lost_class_by_class(unlike, engine):
             old[k] = now
         torch.testing.assert_close(told.float(), events)
     assert float(events.sum()) > 1
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4,)])
+def test_a_single_score_tells_two_classes_apart(shape):
+    scores, labels = torch.tensor([2.0, -1.0, -3.0, 1.0]).reshape(shape), torch.tensor([1, 0, 1, 0])
+    found = right_by_class(torch.zeros(4), scores, labels)
+    assert np.argwhere(found.numpy()).tolist() == [[0, 1], [1, 0]]
