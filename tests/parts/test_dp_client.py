@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -14,7 +15,7 @@ from torch import Tensor
 import fedparity as fp
 from fedparity.errors import FedparityError, InputError
 from fedparity.method import Client, Finish, Part, Tensors
-from fedparity.method.messages import Replies
+from fedparity.method.messages import Down, Replies
 from fedparity.parts import DPClient, DPLosses, Scaffold
 from fedparity.testing import unlike_clients
 from fedparity.toolbox.accounting import Mechanism, epsilon
@@ -187,6 +188,25 @@ def test_noise_of_clients_is_counted_for_the_client_asked_most_often_without_amp
     found = part.guarantee(script.state("dp_client"), script.context)
     assert found.epsilon == epsilon(((Mechanism(2.0), 2),), 1e-3)
     assert found.against == "the server"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"), [("dp_client(where=clients)", ["train"]), ("delta_fl+dp_client", ["probe"])]
+)
+def test_an_exchange_of_too_few_answers_is_counted_all_the_same(text, asked):
+    """They have left the clients, and the server makes nothing of them."""
+    made = bench(TEN, text, solver=SOLVER, model=small_net)
+    phases: list[str] = []
+
+    def ask(down: Down, cohort: Tensor) -> Replies:
+        phases.append(down.phase)
+        return made.door._nobody(down)
+
+    ctx = replace(made.context, round=1)
+    server, replies = made.setup.algorithm.round(made.server, torch.arange(10), ask, ctx)
+    assert (phases, replies) == (asked, None)
+    assert server.parts["dp_client"]["rounds"].tolist() == [1] * 10
+    assert torch.equal(server.x, made.server.x)
 
 
 def test_the_count_of_adaptive_clipping_is_part_of_epsilon():

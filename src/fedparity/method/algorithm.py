@@ -166,7 +166,8 @@ class Algorithm:
     ) -> tuple[Server, Replies | None]:
         """Run one round and return the new state and the training replies.
 
-        With no reply at all the state is returned unchanged.
+        With no reply at all the state is returned unchanged, but for what parts that tell a
+        guarantee have counted: answers may have left clients and come to nothing.
 
         Parameters
         ----------
@@ -188,13 +189,13 @@ class Algorithm:
         if any(part.asks(state.get(part.name, {})) for part in self.having("measure")):
             seen = ask(down, cohort)
             if not len(seen.clients):
-                return server, None
+                return self._in_vain(server, ctx_for(ctx, cohort)), None
             cohort, probe = seen.clients, seen.reports
         ctx = ctx_for(ctx, cohort)
         question, cohort = self._training(down, probe, state, ctx)
         replies = ask(question, cohort)
         if not len(replies.clients):
-            return server, None
+            return self._in_vain(server, ctx), None
         if not torch.equal(replies.clients, ctx.clients):
             ctx = ctx_for(ctx, replies.clients)
         ctx = replace(ctx, steps=replies.steps, server_lr=server_lr)
@@ -208,6 +209,15 @@ class Algorithm:
         if not any(part.ignores_weights for part in self.having("combine")):
             replies = replies._replace(weights=weights)
         return Server(x, buffers, {name: kept for name, kept in state.items() if kept}), replies
+
+    def _in_vain(self, server: Server, ctx: Context) -> Server:
+        """Return the state after a round without enough answers from those who were asked."""
+        counted = {
+            part.name: dict(plan.state)
+            for part in self.having("guarantee")
+            if (plan := part.plan(server.parts.get(part.name, {}), {}, ctx)).state is not None
+        }
+        return server._replace(parts={**server.parts, **counted}) if counted else server
 
     def _training(
         self, down: Down, probe: Named, state: Named, ctx: Context
