@@ -102,3 +102,14 @@ def test_a_client_of_one_step_trains_the_body(unlike):
 def test_momentum_is_refused_since_it_would_move_what_is_fixed(unlike):
     with pytest.raises(InputError, match="'fedrep' needs plain SGD"):
         bench(unlike, "fedrep", solver=fp.Solver(momentum=0.5, steps=4), model=small_net)
+
+
+def test_what_would_move_the_parts_held_still_is_refused_behind_it(unlike):
+    with pytest.raises(InputError, match="write 'prox' first"):
+        fp.algorithm("fedrep+prox")
+    made = bench(unlike, "prox(mu=1)+fedrep(share=0.1)", solver=FULL, model=small_net)
+    plain = bench(unlike, "fedrep(share=0.1)", solver=FULL, model=small_net)
+    for each in (made, plain):
+        each.advance()
+    # The head takes the first step alone, in which the pull is 0.
+    assert np.array_equal(own(made, "fedrep", "head"), own(plain, "fedrep", "head"))

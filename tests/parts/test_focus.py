@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from logistic import batches, evaluated, gradient, loss, own, probabilities, whole
-from scripted import after, bench
+from scripted import after, bench, vector
 
 import fedparity as fp
 from fedparity.errors import InputError
@@ -130,3 +130,15 @@ def test_parts_that_would_treat_the_first_model_alone_are_refused(unlike, other)
 def test_a_second_say_in_what_a_client_predicts_is_refused(other):
     with pytest.raises(InputError, match="would each decide what a client predicts"):
         fp.algorithm(f"focus+{other}")
+
+
+def test_weights_of_other_parts_are_those_of_every_model(unlike):
+    with pytest.raises(InputError, match="write 'cap' first"):
+        fp.algorithm("focus+cap")
+    made = focus(unlike, "cap(share=0.3)+focus(spread=1)")
+    before = made.server.parts["focus"]["models"][0]
+    told = made.advance().reports["focus"]
+    # 9, 4, 1 and 6 of 20 under the cap: .45 and .3 leave .15 to be shared by the second and third
+    share = vector(0.3, 0.275, 0.125, 0.3)[:, None] * told["share"]
+    moved = (share / share.sum(0))[:, 1] @ told["models"][:, 0]
+    torch.testing.assert_close(made.server.parts["focus"]["models"][0], before + moved)

@@ -89,3 +89,12 @@ def test_a_strong_tie_brings_the_projections_together(unlike, p):
 def test_what_acts_on_shared_parameters_is_refused(unlike, other):
     with pytest.raises(InputError, match=f"'{other}' acts on updates of the shared parameters"):
         lp_proj(unlike, f"lp_proj+{other}")
+
+
+def test_weights_that_are_no_distribution_move_the_vector_to_a_mean_all_the_same(unlike):
+    made = lp_proj(unlike, "qffl(q=2)+lp_proj(size=3)")
+    replies = made.advance()
+    assert float(replies.weights.sum()) < 0.9
+    share = replies.weights / replies.weights.sum()
+    wanted = share @ replies.reports["lp_proj"]["w"]
+    torch.testing.assert_close(made.server.parts["lp_proj"]["w"], wanted)

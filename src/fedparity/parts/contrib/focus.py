@@ -86,6 +86,10 @@ class Focus(Part):
         "weighs_updates": "'focus' averages by shares of the weights, and those of '{other}' are "
         "no distribution: keep one"
     }
+    behind = {
+        "weigh": "'focus' mixes weights for every model, of which '{other}' behind it would change "
+        "the first's alone: write '{other}' first"
+    }
 
     @property
     def reads(self) -> frozenset[str]:

@@ -58,6 +58,9 @@ class FedRep(Part):
     equalises = "accuracy, by a head for each client"
     learns = "its update of the body"
     needs = frozenset({"plain_sgd"})
+    behind = {
+        "grad": "'fedrep' holds still what '{other}' behind it would move: write '{other}' first"
+    }
 
     @property
     def traits(self) -> frozenset[str]:

@@ -46,7 +46,8 @@ class LpProj(Part):
     -----
     Sent: ``size`` floats each way in place of the model (where messages carry parameters, they are
     the initial ones, and the update is zero). The server learns one short vector of each client.
-    P takes ``size * d`` floats of memory. The authors' code goes R = 5 times through N = 20 steps
+    P takes ``size * d`` floats of memory. The weights :math:`p_k` are the experiment's, or those of
+    parts before this one over their sum. The authors' code goes R = 5 times through N = 20 steps
     and moves :math:`w_k` after each; here R is 1: it moves once, after the round's local steps. Who
     has never taken part is evaluated with the initial parameters.
 
@@ -120,7 +121,8 @@ class LpProj(Part):
         return Finish(torch.zeros_like(delta), {"w": moved}, {"own": c.end})
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
-        return w, {"w": (1 - self.beta) * s["w"] + self.beta * (w @ up["w"])}
+        mean = w / w.sum() @ up["w"]
+        return w, {"w": (1 - self.beta) * s["w"] + self.beta * mean}
 
     def personal(self, x: Tensor, c: Client) -> Tensor:
         return c.state["own"]
