@@ -26,15 +26,17 @@ class Rounds(Script):
         super().__init__([part], torch.zeros(d, dtype=torch.float64), n=[1] * clients, lr=LR)
         self.part = part
 
-    def direction(self, gradients: np.ndarray, losses: list[float], clients=None) -> np.ndarray:
+    def direction(
+        self, gradients: np.ndarray, losses: list[float], clients=None, lr: float = LR
+    ) -> np.ndarray:
         """Return how far the next round goes before the line search, over the learning rate."""
         ids = torch.tensor(range(len(gradients)) if clients is None else clients)
-        ctx = self.context.__class__(**{**vars(self.context), "clients": ids})
-        deltas, up = -LR * torch.from_numpy(gradients), {"loss": vector(*losses)}
+        ctx = self.context.__class__(**{**vars(self.context), "clients": ids, "lr": lr})
+        deltas, up = -lr * torch.from_numpy(gradients), {"loss": vector(*losses)}
         state = self.server.parts["fedmdfg"]
         found, state = self.part.combine(deltas, vector(), up, state, ctx)
         self.server.parts["fedmdfg"] = dict(state)
-        return -found.numpy() / LR
+        return -found.numpy() / lr
 
 
 def shortest(rows: np.ndarray) -> np.ndarray:
@@ -78,13 +80,14 @@ def test_the_direction_is_the_shortest_of_the_hull_at_the_length_of_the_mean(los
     assert (g @ found > 0).all()
 
 
-def test_clients_that_left_are_remembered_for_a_round():
+@pytest.mark.parametrize("lr", [LR, LR / 10])
+def test_clients_that_left_are_remembered_for_a_round_at_any_learning_rate(lr):
     rounds, g = Rounds(4, 12), gradients(4, seed=2)
     rounds.direction(g[:3], [1.0, 1.0, 1.0], clients=[0, 1, 2])
     lengths = np.linalg.norm(g[:3], axis=1, keepdims=True)
     last = g[:3] / lengths * lengths.mean()
     fresh = gradients(2, seed=3)
-    found = rounds.direction(fresh, [1.0, 1.0], clients=[2, 3])
+    found = rounds.direction(fresh, [1.0, 1.0], clients=[2, 3], lr=lr)
     wanted = reference(fresh, np.ones(2), False, left=last[:2])
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     assert bool(rounds.state("fedmdfg")["left"])

@@ -117,6 +117,7 @@ class FedMDFG(Part):
             "left": torch.tensor(0),
             "lengthened": torch.tensor(0.0, dtype=torch.float64),
             "factor": torch.tensor(1.0, dtype=torch.float64),
+            "lr": torch.tensor(ctx.lr, dtype=torch.float64),
         }
 
     @stacked
@@ -142,7 +143,7 @@ class FedMDFG(Part):
         if guided:
             vectors.append((_towards_equal(losses).to(rows.dtype) @ rows)[None])
         gone = (s["who"] >= 0) & ~torch.isin(s["who"], ctx.clients)
-        vectors.append(s["rows"][gone])
+        vectors.append(s["rows"][gone] * (ctx.lr / float(s["lr"])))
         hull = torch.cat(vectors)
         gram = gram_matrix(hull.numpy()) / float(length) ** 2
         mixture = min_norm(gram, np.full(len(hull), 1 / len(hull)))
@@ -159,6 +160,7 @@ class FedMDFG(Part):
             "guided": torch.tensor(int(guided)),
             "left": torch.tensor(int(gone.any())),
             "lengthened": torch.tensor(lengthened, dtype=torch.float64),
+            "lr": torch.tensor(ctx.lr, dtype=torch.float64),
         }
         return d * lengthened, {**s, **state}
 
