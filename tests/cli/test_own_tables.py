@@ -144,3 +144,13 @@ def test_a_mistake_with_a_table_is_one_line(cli, args, told):
     assert told in done.err
     assert done.err.count("\n") == 1
     assert not Path("runs").exists()
+
+
+def test_a_run_keeps_the_preparation_that_it_was_given(tmp_path):
+    rows = {"site": list("ab") * 20, "age": range(40), "ill": [0, 0, 1, 1] * 10}
+    pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
+    given = str(tmp_path / "given.json")
+    fp.Federation.from_frame(tmp_path / "t.csv", "site", "ill").preparation.save(given)
+    federation = fp.Federation.from_frame(tmp_path / "t.csv", "site", "ill", prepare=given)
+    fp.Experiment(federation, "linear", rounds=1, lstar="none").run(out=tmp_path / "runs" / "one")
+    assert fp.resume(tmp_path / "runs" / "one", rounds=2).rounds == 2

@@ -15,6 +15,7 @@ from fedparity.data import table
 from fedparity.data.build import Kind
 from fedparity.data.folder import data_dir
 from fedparity.data.frame import Roles
+from fedparity.data.prepare import FILE as PREPARATION
 from fedparity.errors import InputError
 
 STRICT = ConfigDict(extra="forbid")
@@ -110,11 +111,29 @@ def located(data: object, folder: Path, data_folder: str | Path | None = None) -
     prepare = data.get("prepare")
     more = {}
     if isinstance(prepare, str) and prepare.lower().endswith(".json"):
-        more["prepare"] = _place(prepare, folder, data_folder, False)
+        more["prepare"] = _preparation(prepare, folder, data_folder)
     return {**data, "table": found[0] if isinstance(named, str) else found, **more}
 
 
-def _place(text: str, folder: Path, data_folder: str | Path | None, known: bool) -> str:
+def _preparation(text: str, folder: Path, data_folder: str | Path | None) -> str:
+    """Return where the preparation is: at its path, or kept by the run whose directory this is."""
+    try:
+        return _place(text, folder, data_folder, False, "preparation", "--prepare")
+    except InputError:
+        kept = folder / PREPARATION
+        if (folder / "experiment.yaml").is_file() and kept.is_file() and not kept.is_symlink():
+            return str(kept)
+        raise
+
+
+def _place(
+    text: str,
+    folder: Path,
+    data_folder: str | Path | None,
+    known: bool,
+    what: str = "table",
+    flag: str = "--data",
+) -> str:
     homes = [folder.resolve(), data_dir(data_folder).resolve()]
     for home in homes:
         path = home / Path(text).expanduser()
@@ -124,7 +143,7 @@ def _place(text: str, folder: Path, data_folder: str | Path | None, known: bool)
         if known or all(any(m.resolve().is_relative_to(h) for h in homes) for m in matches):
             return str(path)
         raise InputError(
-            f"the file names the table {text}, which is neither beside it nor in the data folder: "
-            f"if you want it read, name it yourself (--data {text})"
+            f"the file names the {what} {text}, which is neither beside it nor in the data folder: "
+            f"if you want it read, name it yourself ({flag} {text})"
         )
-    raise InputError(f"the table {text} is neither in {homes[0]} nor in {homes[1]}: put it there")
+    raise InputError(f"the {what} {text} is neither in {homes[0]} nor in {homes[1]}: put it there")
