@@ -57,7 +57,7 @@ class Category:
     """
 
     name: str
-    levels: tuple[str, ...]
+    levels: Annotated[tuple[str, ...], Field(min_length=1)]
     fill: str
     first: bool = True
     kind: Literal["category"] = "category"
@@ -76,7 +76,7 @@ class _Page:
     """What the file of a preparation says."""
 
     how: Literal["federated", "client", "none"]
-    columns: tuple[Rule, ...]
+    columns: Annotated[tuple[Rule, ...], Field(min_length=1)]
     clients: dict[str, tuple[Rule, ...]]
     client: str | None
     target: str | None
@@ -249,6 +249,12 @@ class Preparation:
             first = error.errors()[0]
             at = ".".join(str(part) for part in first["loc"])
             raise InputError(f"{where} is no preparation: {at} {first['msg']}") from error
+        names = [rule.name for rule in page.columns]
+        if len(set(names)) < len(names):
+            raise InputError(f"{where} is no preparation: two columns have the same name")
+        for rule in (r for rules in (page.columns, *page.clients.values()) for r in rules):
+            if isinstance(rule, Category) and len(set(rule.levels)) < len(rule.levels):
+                raise InputError(f"{where} is no preparation: '{rule.name}' has a level twice")
         for name, rules in page.clients.items():
             if [rule.outputs for rule in rules] != [rule.outputs for rule in page.columns]:
                 raise InputError(f"{where}: client '{name}' has other columns than all")
