@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,12 +52,13 @@ class Alone(NamedTuple):
 
     def keep(self, file: Path) -> None:
         """Write all beside the file of the table, which comes last: who finds it finds the rest."""
-        self.curves.to_parquet(_curves(file))
+        with _placing(_curves(file)) as beside:
+            self.curves.to_parquet(beside)
         if self.params is not None and self.buffers is not None:
-            save_file({"params": self.params, "buffers": self.buffers}, _models(file))
-        beside = file.with_suffix(".part")
-        self.table.to_parquet(beside)
-        beside.replace(file)
+            with _placing(_models(file)) as beside:
+                save_file({"params": self.params, "buffers": self.buffers}, beside)
+        with _placing(file) as beside:
+            self.table.to_parquet(beside)
 
     @classmethod
     def beside(cls, table: pd.DataFrame, file: Path) -> Alone:
@@ -99,6 +103,14 @@ class Courses:
         return pd.DataFrame(
             {"client": self.names[clients], "round": np.repeat(rounds, lengths), "loss": losses}
         )
+
+
+@contextmanager
+def _placing(file: Path) -> Iterator[Path]:
+    """Give a path of this process's own to write to; several may keep the same at once."""
+    beside = file.with_name(f"{file.name}.{os.getpid()}.part")
+    yield beside
+    beside.replace(file)
 
 
 def _curves(file: Path) -> Path:
