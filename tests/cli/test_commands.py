@@ -135,6 +135,7 @@ def test_every_flag_reaches_the_experiment(cli):
         *("--engine", "loop", "--chunk", "2", "--dtype", "float64", "--evaluate-every", "2"),
         *("--checkpoint-every", "2", "--keep", "worst_accuracy", "--stop-metric", "max_gap"),
         *("--patience", "4", "--lstar", "train_plateau(rounds=2)", "--no-predictions"),
+        *("--trainable", "*"),
     )
     assert done.code == 0, done.err
     found = yaml.safe_load(Path("run/experiment.yaml").read_text())
@@ -179,6 +180,8 @@ def test_every_flag_reaches_the_experiment(cli):
         "keep": "worst_accuracy",
         "lstar": "train_plateau(rounds=2)",
         "predictions": False,
+        "trainable": "*",
+        "pretrained": None,
     }
 
 
