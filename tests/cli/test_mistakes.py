@@ -102,7 +102,7 @@ def test_a_run_that_fails_ends_with_one(cli):
 
 
 def test_an_unforeseen_exception_keeps_its_traceback(cli, monkeypatch):
-    def broken(*args: object) -> None:
+    def broken(*args: object, **more: object) -> None:
         raise ZeroDivisionError("unforeseen")
 
     monkeypatch.setattr(fp.Experiment, "run", broken)

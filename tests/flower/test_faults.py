@@ -19,6 +19,7 @@ from inprocess import Deployment, array, spoiled, vector
 from fedparity.errors import FedparityError
 from fedparity.flower.agreement import agreed
 from fedparity.flower.roster import ATTEMPTS, Roster
+from fedparity.imports import NOTHING
 from fedparity.run.file import experiment
 from fedparity.testing.bench import Bench
 
@@ -353,7 +354,7 @@ def test_a_message_for_another_client_or_other_settings_is_refused_by_the_site(t
 def test_a_refused_node_that_left_is_heard_again_when_it_is_back(tmp_path):
     deployment = Deployment(tmp_path, SCAFFOLD)
     grid = deployment.grid
-    roster = Roster(grid, deployment.federation.names, agreed(deployment.settings, None))
+    roster = Roster(grid, deployment.federation.names, agreed(deployment.settings, None, NOTHING))
     grid.fault = lambda client, asked, reply: None if client == "1" else reply
     for _ in range(ATTEMPTS):
         roster.refresh(1.0)
