@@ -12,9 +12,6 @@ from fedparity.errors import FedparityError
 from fedparity.learning.task import Task
 from fedparity.method.facts import PerExample
 
-STATIC = frozenset({"lstar", "label_counts"})
-"""Facts that do not depend on the parameters."""
-
 
 def known_facts(setup: Setup, clients: int | Ids, names: frozenset[str]) -> dict[str, Tensor]:
     """Return what does not depend on the parameters, of one client or of several, ``[m, ...]``."""
