@@ -227,6 +227,18 @@ def test_algorithms_are_compared_on_the_same_federation(cli):
     assert records[0]["federation"] == records[1]["federation"]
 
 
+def test_a_comparison_and_what_goes_on_tell_trackers_too(cli):
+    given = (*DIGITS, "--algorithms", "fedavg,afl", "--track", "csv")
+    assert cli("compare", *given, "--out", "all").code == 0
+    assert cli("resume", "all", "--rounds", "4", "--track", "csv").code == 0
+    assert cli("resume", "all/afl", "--rounds", "5", "--track", "csv").code == 0
+    told = {name: pd.read_csv(f"all/{name}/rounds.csv") for name in ("fedavg", "afl")}
+    assert told["fedavg"]["round"].tolist() == [0, 1, 2, 3, 4]
+    assert told["afl"]["round"].tolist() == [0, 1, 2, 3, 4, 5]
+    wrong = cli("resume", "all", "--track", "cvs")
+    assert (wrong.code, "unknown tracker 'cvs': did you mean 'csv'" in wrong.err) == (2, True)
+
+
 def weightings(directory: str) -> dict[str, str]:
     """Return by what each run of a comparison really weighed its clients."""
     files = Path(directory).glob("*/experiment.yaml")

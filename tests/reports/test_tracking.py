@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import fedparity as fp
-from fedparity.reports.tracking import MLflow, TensorBoard, WandB
+from fedparity.reports.tracking import CSV, MLflow, TensorBoard, WandB
 from fedparity.testing import unlike_clients
 
 
@@ -42,6 +42,22 @@ def test_a_row_a_round_is_written_and_the_log_has_losses(tmp_path):
     log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert log[1]["evaluated"]["test/loss/mean"] == pytest.approx(table["test/loss/mean"][2])
     assert "evaluated" not in log[0]
+
+
+def test_a_run_that_goes_on_keeps_the_rows_of_the_rounds_before(tmp_path):
+    run("csv", tmp_path / "run")
+    made = fp.Experiment(unlike_clients(), "linear", rounds=5, evaluate_every=2, lstar="none")
+    made.resume(tmp_path / "run", track="csv")
+    table = pd.read_csv(tmp_path / "run" / "rounds.csv")
+    assert table["round"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert table["test/loss/mean"].notna().tolist() == [True, False, True, True, True, True]
+
+
+def test_a_file_that_is_no_table_of_rounds_is_not_written_over(tmp_path):
+    (tmp_path / "mine.csv").write_text("name,age\nAda,36\n")
+    with pytest.raises(fp.InputError, match="is no table of rounds"):
+        run(CSV(tmp_path / "mine.csv"))
+    assert "Ada" in (tmp_path / "mine.csv").read_text()
 
 
 def test_pythons_logger_is_told_too(caplog):

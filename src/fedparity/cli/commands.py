@@ -47,6 +47,19 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Where datasets are; else $FEDPARITY_DATA, else ~/.cache/fedparity."),
 ]
+TrackOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Tell csv, tensorboard, mlflow or wandb of every round."),
+]
+
+
+def _tracked(asked: list[str] | None) -> tuple[str, ...]:
+    """Return the trackers to open; a wrong name is told before anything is read."""
+    from fedparity.reports.tracking import trackers
+
+    told = tuple(asked or ())
+    trackers(told)
+    return told
 
 
 def _version(asked: bool) -> None:
@@ -73,27 +86,23 @@ def run(
     out: Out = None,
     data_dir: DataDir = None,
     allow_import: AllowImport = None,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Tell csv, tensorboard, mlflow or wandb of every round."),
-    ] = None,
+    track: TrackOption = None,
     **given: Any,
 ) -> None:
     """Train with one algorithm and show what every client got."""
     settings = settings_from(file, given, data_dir)
     allowed = allowed_from(allow_import, settings_from(None, given))
     from fedparity.records.rundir import RunDir
-    from fedparity.reports.tracking import trackers
     from fedparity.run.file import experiment
 
-    trackers(tuple(track or ()))
+    told = _tracked(track)
     if out is not None:
         RunDir(out).require_unused()
     made = experiment(settings, data_dir=data_dir, allowed=allowed)
     directory = out or free(RUNS / slug(made.setup.algorithm.text))
     introduce(made, console())
     with at_work(directory), progress() as watch:
-        made.run(directory, watch, track=tuple(track or ()))
+        made.run(directory, watch, track=told)
     show_result(directory)
 
 
@@ -109,6 +118,7 @@ def compare(
     out: Out = None,
     data_dir: DataDir = None,
     allow_import: AllowImport = None,
+    track: TrackOption = None,
     **given: Any,
 ) -> None:
     """Train with several algorithms under the same conditions and compare them."""
@@ -122,7 +132,8 @@ def compare(
         raise InputError("name the algorithms to compare: --algorithms 'fedavg,eagle(lam=1)'")
     named = {**settings_from(None, given), "algorithms": chosen if algorithms is not None else []}
     allowed = allowed_from(allow_import, named)
-    comparison.start(settings, chosen, out or free(RUNS / "compare"), data_dir, allowed)
+    told, directory = _tracked(track), out or free(RUNS / "compare")
+    comparison.start(settings, chosen, directory, data_dir, allowed, told)
 
 
 @app.command("resume")
@@ -131,15 +142,16 @@ def resume(
     rounds: Annotated[int | None, typer.Option(help="Go on up to this round.")] = None,
     data_dir: DataDir = None,
     allow_import: AllowImport = None,
+    track: TrackOption = None,
 ) -> None:
     """Go on with a run from its last checkpoint; all settings come from its directory."""
     from fedparity.cli import comparison
     from fedparity.records.rundir import RunDir
     from fedparity.run import file
 
-    allowed = allowed_from(allow_import)
+    allowed, told = allowed_from(allow_import), _tracked(track)
     if (directory / comparison.FILE).exists():
-        comparison.resume(directory, rounds, data_dir, allowed)
+        comparison.resume(directory, rounds, data_dir, allowed, told)
         return
     folder = RunDir(directory)
     settings = folder.settings()
@@ -153,6 +165,7 @@ def resume(
                 data_dir=data_dir,
                 allow_import=allowed.packages,
                 watch=watch,
+                track=told,
             )
     show_result(directory)
 

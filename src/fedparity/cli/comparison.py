@@ -25,6 +25,7 @@ def start(
     directory: Path,
     data_dir: Path | None,
     allowed: Allowed,
+    track: tuple[str, ...] = (),
 ) -> None:
     """Run all algorithms and compare them; everything is checked before the first one runs."""
     from fedparity.records.rundir import RunDir
@@ -46,10 +47,16 @@ def start(
         if is_file(kept.get("lstar")):  # to be found from wherever the comparison is resumed
             kept["lstar"] = str(Path(kept["lstar"]).resolve())
         _write(directory, algorithms, kept)
-        _go(experiments, directory)
+        _go(experiments, directory, track)
 
 
-def resume(directory: Path, rounds: int | None, data_dir: Path | None, allowed: Allowed) -> None:
+def resume(
+    directory: Path,
+    rounds: int | None,
+    data_dir: Path | None,
+    allowed: Allowed,
+    track: tuple[str, ...] = (),
+) -> None:
     """Go on with a comparison: finished runs are kept, others go on or begin."""
     from fedparity.records.checksums import Checksums
     from fedparity.records.rundir import parse_yaml
@@ -68,7 +75,7 @@ def resume(directory: Path, rounds: int | None, data_dir: Path | None, allowed: 
     with _held(directory, chosen):
         if rounds is not None:
             _write(directory, chosen, settings)
-        _go(experiments, directory)
+        _go(experiments, directory, track)
 
 
 def _write(directory: Path, algorithms: Sequence[str], settings: Settings) -> None:
@@ -122,7 +129,7 @@ def _experiments(
     }
 
 
-def _go(experiments: dict[str, Experiment], directory: Path) -> None:
+def _go(experiments: dict[str, Experiment], directory: Path, track: tuple[str, ...]) -> None:
     from fedparity.reports.html import page, write_page
     from fedparity.reports.tables import show
 
@@ -132,7 +139,7 @@ def _go(experiments: dict[str, Experiment], directory: Path) -> None:
     results: dict[str, Result] = {}
     with at_work():
         for text, experiment in experiments.items():
-            results[text] = _one(experiment, directory / slug(text), directory)
+            results[text] = _one(experiment, directory / slug(text), directory, track)
     plain = [text for text, made in experiments.items() if not made.setup.algorithm.parts]
     federated = [text for text, result in results.items() if not result.alone]
     baseline = next(iter([*plain, *federated, *results]))
@@ -146,7 +153,7 @@ def _go(experiments: dict[str, Experiment], directory: Path) -> None:
     leave(results.values())
 
 
-def _one(experiment: Experiment, folder: Path, directory: Path) -> Result:
+def _one(experiment: Experiment, folder: Path, directory: Path, track: tuple[str, ...]) -> Result:
     from fedparity.records.result import Result
     from fedparity.records.rundir import RunDir
 
@@ -156,7 +163,7 @@ def _one(experiment: Experiment, folder: Path, directory: Path) -> Result:
     try:
         with progress() as watch:
             if run.experiment.exists():
-                return experiment.resume(folder, watch)
-            return experiment.run(folder, watch)
+                return experiment.resume(folder, watch, track)
+            return experiment.run(folder, watch, track=track)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped: fedparity resume {directory}") from None

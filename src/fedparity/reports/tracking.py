@@ -45,6 +45,7 @@ class CSV(Tracking):
     """A row a round in ``rounds.csv`` of the run directory, columns as they come.
 
     The file is written anew when a round has a number that none had before, at most a few times.
+    A run that goes on keeps the rows of the rounds before.
     """
 
     def __init__(self, file: str | Path | None = None) -> None:
@@ -57,17 +58,29 @@ class CSV(Tracking):
                 raise InputError("tracker 'csv' writes to the run directory: give out=, or a file")
             self.file = directory / "rounds.csv"
         self.columns: list[str] = []
+        self.rows = _rows(self.file) if self.file.exists() else []
 
     def __call__(self, told: Told) -> None:
         assert self.file is not None
-        self.rows.append(told)
         fresh = [name for name in told if name not in self.columns]
+        if not self.columns:  # what is told from here on is not told twice
+            self.rows = [row for row in self.rows if row["round"] < told["round"]]
+            fresh = list(dict.fromkeys(name for row in [*self.rows, told] for name in row))
+        self.rows.append(told)
         self.columns += fresh
-        with self.file.open("w" if fresh else "a", newline="", encoding="utf-8") as out:
+        if fresh:
+            beside = self.file.with_name(f"{self.file.name}.part")
+            self._write(beside, "w", self.rows)
+            beside.replace(self.file)
+        else:
+            self._write(self.file, "a", [told])
+
+    def _write(self, file: Path, mode: str, rows: list[Told]) -> None:
+        with file.open(mode, newline="", encoding="utf-8") as out:
             writer = csv.DictWriter(out, self.columns)
-            if fresh:
+            if mode == "w":
                 writer.writeheader()
-            writer.writerows(self.rows if fresh else [told])
+            writer.writerows(rows)
 
 
 class TensorBoard(Tracking):
@@ -188,6 +201,19 @@ def numbers_of(evaluated: Mapping[str, Values], names: tuple[str, ...]) -> tuple
                 if value == value:
                     each[f"{split}/{metric}/client/{name}"] = value
     return whole, each
+
+
+def _rows(file: Path) -> list[Told]:
+    """Return the rounds that a file of an earlier run holds."""
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            return [
+                {name: float(value) for name, value in row.items() if value}
+                for row in csv.DictReader(lines)
+                if float(row["round"]) >= 0
+            ]
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{file} is no table of rounds: name another file") from None
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -49,6 +49,7 @@ from fedparity.run.sampling import read as read_sampling
 from fedparity.spec import call, split_list
 
 if TYPE_CHECKING:
+    from fedparity.reports.tracking import Track
     from fedparity.run.driver import Watcher
 
 OWN = ("data", "task", "model", "algorithm", "solver", "stop", "metrics", "record")
@@ -147,6 +148,7 @@ def resume(
     data_dir: str | Path | None = None,
     allow_import: str | Iterable[str] = (),
     watch: Watcher | None = None,
+    track: Track = (),
 ) -> Result:
     """Go on with the run in a directory from its last checkpoint, to ``rounds`` if given.
 
@@ -172,7 +174,7 @@ def resume(
         data_dir=data_dir,
         allowed=Allowed.by(allow_import),
     )
-    return again.resume(directory, watch)
+    return again.resume(directory, watch, track)
 
 
 def algorithm_of(settings: Mapping[str, Any], allowed: Allowed) -> Algorithm:
