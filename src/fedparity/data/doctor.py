@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 if TYPE_CHECKING:
-    from fedparity.data.federation import Federation
+    from fedparity.data.examples import Examples
 
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( |$)")
 MOST_WORDS = 100
@@ -149,7 +149,7 @@ def _words(
         yield f"is text ('{first}')", f"its {different} words become inputs of 0 and 1", False
 
 
-def federation(made: Federation) -> Iterator[Finding]:
+def federation(made: Examples) -> Iterator[Finding]:
     """Tell of clients and classes, and of inputs that nobody scaled."""
     sizes = made.sizes().drop(columns="client").to_numpy().sum(axis=1)
     single = [made.names[k] for k in np.flatnonzero(sizes == 1)]
@@ -169,7 +169,7 @@ def federation(made: Federation) -> Iterator[Finding]:
         yield from _scales(scales, "subtract the mean and divide by the deviation")
 
 
-def _classes(made: Federation) -> Iterator[Finding]:
+def _classes(made: Examples) -> Iterator[Finding]:
     counts = made.label_counts()
     table = counts.to_numpy()
     total = table.sum(axis=0)

@@ -16,7 +16,7 @@ from fedparity.errors import InputError
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    from fedparity.data.federation import Federation
+    from fedparity.data.examples import Examples
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 LETTERS = " .:-=+*%#"
@@ -34,7 +34,7 @@ def bars(counts: npt.NDArray[Any], levels: str = BLOCKS) -> str:
     return "".join(levels[height] for height in heights)
 
 
-def table(federation: Federation, console: Console, limit: int) -> None:
+def table(federation: Examples, console: Console, limit: int) -> None:
     """Print the first ``limit`` clients and a line on all."""
     sizes = federation.sizes()
     shown = min(limit, len(federation))
@@ -60,7 +60,7 @@ def table(federation: Federation, console: Console, limit: int) -> None:
     )
 
 
-def _labels(federation: Federation, shown: int, console: Console) -> list[str]:
+def _labels(federation: Examples, shown: int, console: Console) -> list[str]:
     levels = LETTERS if console.options.ascii_only else BLOCKS
     counts = federation.label_counts().to_numpy()[:shown]
     together = -(-counts.shape[1] // WIDEST)  # many classes: neighbours share a bar
@@ -68,11 +68,11 @@ def _labels(federation: Federation, shown: int, console: Console) -> list[str]:
     return [bars(row, levels) for row in counts]
 
 
-def _means(federation: Federation, shown: int) -> list[str]:
+def _means(federation: Examples, shown: int) -> list[str]:
     return [f"{float(federation.train.client(k)[1].mean()):.4g}" for k in range(shown)]
 
 
-def figure(federation: Federation, limit: int) -> Figure:
+def figure(federation: Examples, limit: int) -> Figure:
     """Draw the sizes, stacked by split, and the label histogram of the first clients."""
     try:
         from plotly import graph_objects

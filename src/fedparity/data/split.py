@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -73,6 +73,30 @@ class Split:
         """The client of each row, int64 ``[N]``."""
         sizes = torch.from_numpy(self.sizes)
         return torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+
+    def only(self, clients: Sequence[int]) -> Split:
+        """Return the examples of these clients alone, in the order given."""
+        pairs = [self.client(k) for k in clients]
+        offsets = np.concatenate([[0], np.cumsum(self.sizes[list(clients)])])
+        spans = [slice(*self.offsets[k : k + 2]) for k in clients]
+        groups = {
+            kind: np.concatenate([codes[span] for span in spans])
+            for kind, codes in self.groups.items()
+        }
+        x, y = torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])
+        return Split(x, y, offsets, groups)
+
+    def held_in(self, dtype: torch.dtype, whole: bool) -> bool:
+        """Tell whether it is held in a floating point type already."""
+        x, y = self.x.dtype, self.y.dtype
+        integers = whole and not x.is_floating_point
+        return (integers or x == dtype) and (not y.is_floating_point or y == dtype)
+
+    def to(self, dtype: torch.dtype, whole: bool) -> Split:
+        """Return it in another floating point type; ``whole`` leaves integer inputs alone."""
+        y = self.y.to(dtype) if self.y.is_floating_point() else self.y
+        integers = whole and not self.x.is_floating_point()
+        return replace(self, x=self.x if integers else self.x.to(dtype), y=y)
 
 
 def room_for(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
