@@ -60,7 +60,7 @@ def main() -> None:
         WHOLE[asked.study](asked.out / asked.study)
         return
     if asked.study in everyone.ALL:
-        everyone.main(asked.study, asked.out, asked.seeds, asked.only)
+        everyone.main(asked.study, asked.out, asked.seeds, asked.rounds, asked.only)
         return
     study = STUDIES[asked.study]
     rounds = asked.rounds or study.rounds

@@ -1,24 +1,35 @@
 """All methods under the same conditions, each at its defaults: what each makes of the clients.
 
-A method that keeps personal models is told by these, as its clients would use them.
+A method that keeps personal models is told by these, as its clients would use them. Cells run side
+by side, one a core. What is finished is read and what was stopped goes on when the command is given
+again; a method that does not run is a row with its reason.
 """
 
 from __future__ import annotations
 
-import time
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from cells import Cell, Found, outcomes
 from study import Setting, Study, run, table
 
 import fedparity as fp
 from fedparity.catalogue.methods import named_algorithms
-from fedparity.catalogue.traffic import traffic
+from fedparity.catalogue.traffic import Amount, traffic
+from fedparity.learning.layout import Layout
 from fedparity.recipes import algorithm
+from fedparity.run.sampling import PowerOfChoice, read
+from fedparity.workers import cores
 
-LEFT_OUT = frozenset({"local", "fedsgd", "qfedsgd"})
-"""What is no method for many steps: training alone stands in the columns of gaps."""
+FIRST = "fedavg"
+"""Run before the others, so that L* is there for them."""
+COMPOSED = ("fedeba_plus(alpha=0.5, aggregate='given')", "fedfv+varp")
+"""What the papers' tables compare with besides the named algorithms."""
+SAMPLINGS = ("size", "power_of_choice(candidates=20)", "available(share=0.5)")
 
 
 def digits(seed: int, setting: Setting) -> fp.Federation:
@@ -37,6 +48,15 @@ class Conditions:
 
     study: Study
     solver: fp.Solver
+    samplings: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        """The rows of the table: label -> algorithm, and what else is unlike the others."""
+        names = dict.fromkeys([FIRST, *named_algorithms(), *COMPOSED])
+        plain: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in names}
+        drawn = {f"{FIRST}, {how}": (FIRST, {"sampling": how}) for how in self.samplings}
+        return {**plain, **drawn}
 
 
 ALL = {
@@ -65,6 +85,7 @@ ALL = {
             (0, 1, 2),
         ),
         fp.Solver(lr=0.1, steps=10, batch=50),
+        SAMPLINGS,
     ),
 }
 
@@ -88,39 +109,98 @@ def columns(result: fp.Result) -> dict[str, float]:
     }
 
 
-def main(name: str, out: Path, seeds: int | None, only: str) -> None:
+def one(cell: Cell) -> Found:
+    """Run a cell, or read it, or go on with it."""
+    made = ALL[cell.study]
+    text, more = made.rows[cell.label]
+    setting = Setting(cell.label, text, made.solver, more)
+    try:
+        result = run(made.study, setting, cell.seed, cell.rounds, cell.folder)
+    except fp.InputError as error:
+        return Found(reason=str(error))
+    if result is None:
+        return Found(reason=(cell.folder / "diverged").read_text())
+    if result.record.get("diverged"):
+        return Found(reason=f"diverged: {result.record['diverged']}")
+    cohort = made.study.conditions.get("cohort", len(result.clients))
+    costs = cost(text, more, result, cohort)
+    return Found({**columns(result), **costs, "seconds": seconds(result)})
+
+
+def cost(text: str, more: dict[str, Any], result: fp.Result, cohort: int) -> dict[str, float]:
+    """Return what a client of a round receives and sends, on average, in kilobytes of 32 bits."""
+    sent = traffic(algorithm(text))
+    layout = Layout(result.model())
+    each = 2.0 * layout.size * sent.shares_model
+    each += numbers(sent.extra_down, layout) + numbers(sent.extra_up, layout)
+    if "candidates=" in str(more.get("sampling")):  # all are sent the model and tell a loss
+        candidates = drawn(more["sampling"])
+        each += ((candidates - cohort) * layout.size + candidates) / cohort
+    return {"kB": 4 * each / 1000, "exchanges": len(sent.exchanges)}
+
+
+def drawn(sampling: str) -> int:
+    """Return how many candidates a power-of-choice has.
+
+    >>> drawn("power_of_choice(candidates=20)")
+    20
+    """
+    found = read(sampling)
+    assert isinstance(found, PowerOfChoice)
+    return found.candidates
+
+
+def numbers(amount: Amount, layout: Layout) -> int:
+    """Return how many numbers an amount is with this model."""
+    tails = sum(layout.size - layout.tail(count) for count in amount.layers)
+    return amount.models * layout.size + tails + amount.scalars
+
+
+def main(name: str, out: Path, seeds: int | None, rounds: int | None, only: str) -> None:
     """Run what is missing and print a row a method."""
     made = ALL[name]
-    rows: dict[str, list[dict[str, float]]] = {}
-    refused: list[str] = []
-    for text in named_algorithms():
-        if text in LEFT_OUT or only not in text:
-            continue
-        for seed in made.study.seeds[:seeds]:
-            folder = out / name / f"{text}-{seed}"
-            began = time.perf_counter()
-            setting = Setting(text, text, made.solver)
-            try:
-                result = run(made.study, setting, seed, made.study.rounds, folder)
-            except fp.InputError as error:
-                refused.append(f"{text}: {error}")
-                break
-            rows.setdefault(text, [])
-            if result is not None:
-                sent = traffic(algorithm(text))
-                models = 2 + sent.extra_up.models + sent.extra_down.models
-                cost = {"models sent": models, "exchanges": len(sent.exchanges)}
-                found = made.study.columns(result)
-                rows[text].append({**found, **cost, "seconds": seconds(result)})
-            print(f"{text}, seed {seed}: {time.perf_counter() - began:.0f} s", flush=True)
-    print(f"\n{made.study.title}; {made.study.rounds} rounds, {made.solver}\n")
-    print(table(rows))
-    for line in refused:
-        print(f"- not run here: {line}")
+    rounds = rounds or made.study.rounds
+    chosen = made.study.seeds[:seeds]
+    labels = [label for label in made.rows if only in label]
+    cells = [
+        Cell(name, label, seed, rounds, out / name / f"{slug(label)}-{seed}-{rounds}")
+        for seed in chosen
+        for label in labels
+    ]
+    cells.sort(key=lambda cell: cell.label != FIRST)
+    found = dict(outcomes(cells, one, cores()))
+    print(f"\n{made.study.title}; {rounds} rounds, seeds {', '.join(map(str, chosen))}\n")
+    print(told([(cell.label, found[cell]) for cell in cells]))
+
+
+def slug(label: str) -> str:
+    """Return a label as the name of a folder.
+
+    >>> slug("fedavg, power_of_choice(candidates=20)")
+    'fedavg-power_of_choice-candidates-20'
+    """
+    return re.sub(r"[^\w.+]+", "-", label).strip("-")
+
+
+def told(found: Sequence[tuple[str, Found]]) -> str:
+    """Return the table: a row a method, with the reason where it has no number."""
+    good: dict[str, list[dict[str, float]]] = {}
+    failed: dict[str, dict[str, None]] = {}
+    for label, outcome in found:
+        if outcome.reason:
+            failed.setdefault(label, {})[outcome.reason] = None
+        else:
+            good.setdefault(label, []).append(outcome.numbers)
+    lines = table(good).splitlines() if good else []
+    for label, reasons in failed.items():
+        why = "; ".join(reasons).replace("|", "\\|")
+        many = sum(bool(outcome.reason) for name, outcome in found if name == label)
+        lines.append(f"| {label} | {many} without a number: {why} |")
+    return "\n".join(lines)
 
 
 def seconds(result: fp.Result) -> float:
-    """Return the seconds of a run's rounds, without evaluation and L*."""
+    """Return the seconds of a run's rounds on one core, without evaluation and L*."""
     assert result.path is not None
     log = pd.read_json(result.path / "log.jsonl", lines=True)
     return float(log.loc[log["round"] > 0, "seconds"].sum())
