@@ -18,6 +18,7 @@ ORDER = (
     "learning",
     "data",
     "metrics",
+    "certainty",
     "method",
     "parts",
     "recipes",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 from torch import nn
 
-from fedparity.data import Federation
+from fedparity.certainty import client_certainty
+from fedparity.certainty.clients import CONFIDENCE
+from fedparity.certainty.clients import RESAMPLES as MANY
 from fedparity.data.prepare import Preparation
 from fedparity.errors import InputError, unknown
 from fedparity.imports import Allowed
@@ -26,8 +28,6 @@ from fedparity.records.history import ROUND, SERVER
 from fedparity.records.model import load_model, save_module
 from fedparity.records.prediction import inputs_of, predicted, taking_what_was_given
 from fedparity.records.rundir import RunDir
-
-Values = Mapping[str, npt.NDArray[np.float64]]
 
 
 class Result:
@@ -201,6 +201,43 @@ class Result:
             accuracy=self.record.get("predicts") == "classes",
             resamples=resamples,
         )
+
+    def certainty(
+        self,
+        *,
+        metrics: Iterable[Asked] | None = None,
+        split: Split = "test",
+        confidence: float = CONFIDENCE,
+        simultaneous: bool = False,
+        resamples: int = MANY,
+    ) -> pd.DataFrame:
+        """Return one row a client: its numbers with intervals, and whether it gains or pays.
+
+        Column ``verdict`` is ``certainly gains``, ``certainly pays`` or ``cannot be told``. It is
+        of the model that each client would really use, from :attr:`predictions`; where these were
+        cut, of the examples that are there. See :func:`fedparity.certainty.client_certainty`, which
+        has the parameters.
+        """
+        known = [name for name in self.frame.metrics if name in METRICS]
+        found = client_certainty(
+            self.predictions,
+            lstar=self._given_lstar(split),
+            split=split,
+            metrics=read_metrics(known if metrics is None else metrics),
+            accuracy=self.record.get("predicts") == "classes",
+            confidence=confidence,
+            simultaneous=simultaneous,
+            resamples=resamples,
+        )
+        return found.drop(columns=["gap_p", "verdict"], errors="ignore") if self.alone else found
+
+    def _given_lstar(self, split: Split) -> dict[str, float] | None:
+        """Return L* by client, where somebody has one."""
+        column = f"{split}_lstar"
+        if column not in self.clients or self.clients[column].isna().all():
+            return None
+        named = zip(self.clients["client"], self.clients[column], strict=True)
+        return {str(client): float(value) for client, value in named}
 
     @property
     def lstar_curves(self) -> pd.DataFrame:
@@ -384,36 +421,3 @@ class Result:
         rounds = int(history["round"].max()) if len(history) else 0
         clients = folder.read_table(folder.clients)
         return cls(clients, history, settings, rounds, path=folder.path)
-
-
-def clients_table(
-    federation: Federation,
-    values: Mapping[str, Values],
-    lstar: pd.DataFrame | None,
-    base: Mapping[str, Values] | None = None,
-) -> pd.DataFrame:
-    """Return one row a client from the evaluations of the three splits, L* and the base rates."""
-    columns: dict[str, Any] = {"client": np.asarray(federation.names, dtype=object)}
-    splits = ("train", "validation", "test")
-    for split in splits:
-        columns[f"n_{split}"] = getattr(federation, split).sizes
-    missing = np.full(len(federation), np.nan)
-    for split in splits:
-        columns[f"{split}_loss"] = values.get(split, {}).get("loss", missing)
-    metrics = dict.fromkeys(m for found in values.values() for m in found if m != "loss")
-    for metric in metrics:
-        for split in splits[1:]:
-            columns[f"{split}_{metric}"] = values.get(split, {}).get(metric, missing)
-    for split in splits[1:]:
-        columns[f"{split}_lstar"] = missing if lstar is None else lstar[split].to_numpy()
-    for split in splits[1:]:
-        columns[f"{split}_gap"] = columns[f"{split}_loss"] - columns[f"{split}_lstar"]
-    for split, found in (base or {}).items():
-        columns |= {f"{split}_base_{name}": numbers for name, numbers in found.items()}
-    if lstar is not None:
-        for split in splits[1:]:
-            if f"{split}_accuracy" in lstar:
-                columns[f"{split}_alone_accuracy"] = lstar[f"{split}_accuracy"].to_numpy()
-        columns["lstar_rounds"] = lstar["rounds"].to_numpy()
-        columns["lstar_capped"] = lstar["capped"].to_numpy()
-    return pd.DataFrame(columns)

@@ -32,10 +32,11 @@ from fedparity.method.algorithm import ask_losses
 from fedparity.method.messages import Down, Replies
 from fedparity.method.privacy import Guarantee
 from fedparity.metrics import ClientFrame, Summary, summary_value
+from fedparity.records.clients import clients_table
 from fedparity.records.divergence import divergence
 from fedparity.records.history import SERVER, History
 from fedparity.records.model import save_module
-from fedparity.records.result import Result, clients_table
+from fedparity.records.result import Result
 from fedparity.records.rundir import RunDir
 from fedparity.records.state import SCHEMA, Kept, RunState
 from fedparity.reports.tracking import Track
