@@ -34,7 +34,7 @@ import pandas as pd
 import torch
 
 import fedparity as fp
-from fedparity.run.driver import Silent
+from fedparity.run.watching import Silent
 
 CASES, SEED, ROUNDS = 1440, 0, 6
 UNREAD = ("report.html", "lock")

@@ -14,8 +14,8 @@ import fedparity as fp
 from fedparity.errors import DamagedError
 from fedparity.records.checksums import Checksums
 from fedparity.records.lock import held
-from fedparity.run.driver import Silent
 from fedparity.run.experiment import Experiment
+from fedparity.run.watching import Silent
 from fedparity.testing import unlike_clients
 
 ROUNDS = 6

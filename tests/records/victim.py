@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from fedparity.learning.solver import Solver
-from fedparity.run.driver import Silent
 from fedparity.run.experiment import Experiment
+from fedparity.run.watching import Silent
 from fedparity.testing import unlike_clients
 
 ROUNDS = 40

@@ -13,8 +13,9 @@ from torch import nn
 
 import fedparity as fp
 from fedparity.errors import FedparityError, InputError
-from fedparity.run.driver import AHEAD, MOST_EMPTY, Run
+from fedparity.run.driver import MOST_EMPTY, Run
 from fedparity.run.experiment import Experiment
+from fedparity.run.rounds import AHEAD
 from fedparity.testing import unlike_clients
 
 STEP = fp.Solver(lr=0.1, steps=1)

@@ -12,8 +12,7 @@ import yaml
 import fedparity as fp
 from fedparity.errors import InputError
 from fedparity.records.rundir import RunDir
-from fedparity.run import experiment as experiments
-from fedparity.run import file, given
+from fedparity.run import describing, file, given
 from fedparity.run.experiment import Experiment
 
 NUMBERS = [0.4, 0.3, 0.2, 0.1]
@@ -117,7 +116,7 @@ def test_the_table_of_another_run_is_taken(unlike, tmp_path):
     ],
 )
 def test_a_run_can_be_run_again_and_resumed(unlike, tmp_path, monkeypatch, inline, value):
-    monkeypatch.setattr(experiments, "INLINE", inline)
+    monkeypatch.setattr(describing, "INLINE", inline)
     task = fp.Classification("linear")
     whole = experiment(unlike, value, rounds=4).run(tmp_path / "whole")
     experiment(unlike, value).run(tmp_path / "parts")

@@ -16,8 +16,8 @@ from threadpoolctl import ThreadpoolController
 
 import fedparity as fp
 from fedparity.engines.engine import intraop
-from fedparity.run.driver import Silent
 from fedparity.run.experiment import Experiment
+from fedparity.run.watching import Silent
 from fedparity.testing import unlike_clients
 
 MEGABYTE = 1 << 20

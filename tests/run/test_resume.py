@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 import fedparity as fp
 from fedparity.errors import InputError
-from fedparity.run.driver import Silent
 from fedparity.run.experiment import Experiment
+from fedparity.run.watching import Silent
 from fedparity.testing import unlike_clients
 
 

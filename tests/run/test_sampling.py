@@ -16,15 +16,16 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedparity as fp
-import fedparity.run.driver
+import fedparity.run.rounds
 from fedparity.errors import FedparityError, InputError
 from fedparity.learning.seeds import generator
 from fedparity.method import Losses
 from fedparity.method.algorithm import ask_losses
 from fedparity.method.messages import Down
-from fedparity.run.driver import MOST_EMPTY, Run, Silent
+from fedparity.run.driver import MOST_EMPTY, Run
 from fedparity.run.experiment import Experiment
 from fedparity.run.sampling import SAMPLINGS, Available, PowerOfChoice, Sampling, read
+from fedparity.run.watching import Silent
 from fedparity.testing import unlike_clients
 
 SIZES = (9, 4, 1, 6, 7, 2, 5, 3, 8, 5)
@@ -145,7 +146,7 @@ def test_a_candidate_that_tells_no_loss_is_left_out(unlike):
 def test_a_run_gives_up_where_nobody_tells_a_loss(unlike, monkeypatch):
     made = experiment(unlike, sampling="power_of_choice(candidates=4)", cohort=2, rounds=50)
     nobody = lambda down, clients, ask: Losses(clients[:0], torch.zeros(0, 1))  # noqa: E731
-    monkeypatch.setattr(fedparity.run.driver, "ask_losses", nobody)
+    monkeypatch.setattr(fedparity.run.rounds, "ask_losses", nobody)
     with pytest.raises(FedparityError, match=f"{MOST_EMPTY} rounds in a row.*told no loss"):
         made.run()
 

@@ -23,9 +23,10 @@ from fedparity.learning.solver import Solver
 from fedparity.learning.task import Classification
 from fedparity.method.algorithm import Algorithm
 from fedparity.method.messages import Down, Replies, Tensors
-from fedparity.run.driver import Run, Silent
 from fedparity.run.experiment import Experiment
 from fedparity.run.lstar import SPLITS
+from fedparity.run.rounds import Rounds
+from fedparity.run.watching import Silent
 
 CLIENTS = 3
 WIDTHS = (3, 5)
@@ -132,7 +133,7 @@ def traffic(algorithm: Algorithm) -> Traffic:
     )
 
 
-class _Counted(Run):
+class _Counted(Rounds):
     """Two rounds in memory, the second of which is counted."""
 
     def __init__(self, algorithm: Algorithm, width: int) -> None:

@@ -32,11 +32,12 @@ from fedparity.records.rundir import RunDir
 from fedparity.records.settings import recipe_of
 from fedparity.records.state import Kept, RunState
 from fedparity.reports.progress import Lines
-from fedparity.run.driver import Run, Watcher
+from fedparity.run.driver import Run
 from fedparity.run.experiment import Experiment
 from fedparity.run.file import experiment as read_experiment
 from fedparity.run.given import is_rule
 from fedparity.run.lstar import ACCURACIES, COLUMNS, SPLITS, read, rule
+from fedparity.run.watching import Watcher
 
 SITES = "sites.json"
 """In the run directory: the run's name and what its sites told of themselves."""

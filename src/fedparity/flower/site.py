@@ -28,9 +28,9 @@ from fedparity.method.messages import SERVER, Down, Up
 from fedparity.records.settings import task_of
 from fedparity.reports.progress import Lines
 from fedparity.run import lstar
-from fedparity.run.experiment import prepare
 from fedparity.run.file import algorithm_of, metrics_of, solver_of
 from fedparity.run.given import is_rule
+from fedparity.run.preparing import prepare
 
 ME = np.asarray([0])
 MOST_POINTS = 64

@@ -23,7 +23,7 @@ LONGEST = 10.0
 
 
 class Bar:
-    """A live bar for each stage of a run; implements :class:`fedparity.run.driver.Watcher`."""
+    """A live bar for each stage of a run; implements :class:`fedparity.run.watching.Watcher`."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.progress = Progress(

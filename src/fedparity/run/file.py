@@ -50,7 +50,7 @@ from fedparity.spec import call, split_list
 
 if TYPE_CHECKING:
     from fedparity.reports.tracking import Track
-    from fedparity.run.driver import Watcher
+    from fedparity.run.watching import Watcher
 
 OWN = ("data", "task", "model", "algorithm", "solver", "stop", "metrics", "record")
 KEYS = (*OWN, *(f.name for f in dataclasses.fields(Conditions)))

@@ -37,7 +37,7 @@ from fedparity.run.alone import Alone, Courses
 from fedparity.spec import construct, parse_one
 
 if TYPE_CHECKING:
-    from fedparity.run.driver import Watcher
+    from fedparity.run.watching import Watcher
 
 SPLITS = ("train", "validation", "test")
 COLUMNS = ("client", *SPLITS, "rounds", "capped")

@@ -23,8 +23,8 @@ from fedparity.errors import InputError
 from fedparity.method import Part
 from fedparity.method.hints import overwritten
 from fedparity.method.messages import Down, Replies
-from fedparity.run.driver import Silent
 from fedparity.run.experiment import Experiment
+from fedparity.run.watching import Silent
 from fedparity.testing.bench import Bench, Flat, Trial
 
 Check = Callable[[Part, Trial], None]
