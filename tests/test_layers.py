@@ -27,6 +27,7 @@ ORDER = (
     "records",
     "reports",
     "run",
+    "joining",
     "flower",
     "testing",
     "profiling",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fedparity.errors import ClientError as ClientError
     from fedparity.errors import FedparityError as FedparityError
     from fedparity.errors import InputError as InputError
+    from fedparity.joining import Coalitions as Coalitions
+    from fedparity.joining import coalitions as coalitions
     from fedparity.learning import models as models
     from fedparity.learning.outcomes import Binary as Binary
     from fedparity.learning.outcomes import MultiLabel as MultiLabel
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from fedparity.run.file import resume as resume
 
 _HOME = {
+    "joining": ["Coalitions", "coalitions"],
     "testing": ["testing"],
     "toolbox": ["toolbox"],
     "method.algorithm": ["Algorithm"],

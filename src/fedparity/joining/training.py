@@ -1,0 +1,132 @@
+"""Training of coalitions: the same experiment, with the data of some clients only."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from fedparity.errors import InputError, unknown
+from fedparity.joining.groups import members, trained
+from fedparity.joining.outcome import Coalitions
+from fedparity.metrics import Split
+from fedparity.records.result import Result
+from fedparity.run.driver import Silent, Watcher
+from fedparity.run.experiment import Experiment
+
+SPLITS = ("train", "validation", "test")
+
+
+def coalitions(
+    experiment: Experiment | Callable[[int], Experiment],
+    *,
+    seeds: int | Iterable[int] = 3,
+    split: Split = "test",
+    confidence: float = 0.95,
+    watch: Watcher | None = None,
+) -> Coalitions:
+    """Train every coalition of clients, and tell what each client gets in each of them.
+
+    Of more than ten clients, coalitions are sampled: see
+    :func:`fedparity.joining.groups.trained`.
+
+    Parameters
+    ----------
+    experiment
+        The experiment with all clients; or a function of the seed that returns it, which may deal
+        the data anew, so that the intervals cover the chance of the split too.
+    seeds
+        How many, from 0; or the seeds themselves. One seed gives numbers and no verdicts.
+    split
+        On which examples a client judges the models.
+    confidence
+        Of the intervals; verdicts have the same over all clients, or all groups, together.
+    watch
+        Told how many trainings are done.
+    """
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(map(int, seeds))
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise InputError("seeds are at least one number, each once")
+    if not 0.5 < confidence < 1:
+        raise InputError(f"confidence is above 0.5 and below 1, got {confidence:g}")
+    if split not in SPLITS:
+        raise unknown("split", split, SPLITS)
+    wholes = [_of_seed(experiment, seed) for seed in chosen]
+    names = wholes[0].federation.names
+    plan = [trained(len(names), seed) for seed in chosen]
+    for whole in wholes:
+        if whole.federation.names != names:
+            raise InputError("the clients must be the same on every seed")
+        _check(whole, split)
+        for alone in range(len(names)):  # what a method has against one client is told at once
+            _part(whole, 1 << alone)
+    watch = watch or Silent()
+    watch.stage("coalitions", sum(map(len, plan)))
+    losses, done, diverged = [], 0, 0
+    for whole, groups in zip(wholes, plan, strict=True):
+        of_seed = {}
+        for group in groups:
+            result = _trained(whole, group)
+            of_seed[group] = np.full(len(names), np.nan)
+            of_seed[group][list(members(group))] = result.clients[f"{split}_loss"]
+            diverged += result.diverged is not None
+            done += 1
+            watch.advance(done)
+        losses.append(of_seed)
+    return Coalitions(names, chosen, tuple(losses), split, confidence, diverged)
+
+
+def _of_seed(experiment: Experiment | Callable[[int], Experiment], seed: int) -> Experiment:
+    if isinstance(experiment, Experiment):
+        return dataclasses.replace(experiment, **_plain(experiment), seed=seed)
+    made = experiment(seed)
+    if not isinstance(made, Experiment):
+        raise InputError(f"the function of the seed returned a {type(made).__name__}")
+    return made
+
+
+def _check(whole: Experiment, split: Split) -> None:
+    sizes = whole.federation.sizes()
+    empty = sizes.loc[sizes[f"n_{split}"] == 0, "client"]
+    if len(empty):
+        raise InputError(
+            f"client '{empty.iloc[0]}' has no {split} examples and cannot judge a model: leave it "
+            "out by federation.only(...), or take another split"
+        )
+
+
+def _plain(whole: Experiment) -> dict[str, Any]:
+    """Return the settings that are changed for speed: nothing is kept that is not read."""
+    watched = whole.stop is not None or whole.keep != "last"
+    reads = any("lstar" in part.reads for part in whole.setup.algorithm.parts)
+    if (reads or watched) and whole.given is not None:
+        raise InputError("coalitions take a rule for L*, not numbers: they are others in each")
+    return {
+        "predictions": False,
+        **({} if reads or watched else {"lstar": "none"}),
+        **({} if watched else {"evaluate_every": whole.rounds}),
+    }
+
+
+def _part(whole: Experiment, group: int) -> Experiment:
+    names = [whole.federation.names[k] for k in members(group)]
+    cohort = whole.cohort
+    if cohort is not None and cohort > 1:
+        cohort = min(int(cohort), len(names))
+    few = min(whole.min_replies, len(names))
+    return dataclasses.replace(
+        whole,
+        **_plain(whole),
+        federation=whole.federation.only(*names),
+        cohort=cohort,
+        min_replies=few,
+    )
+
+
+def _trained(whole: Experiment, group: int) -> Result:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* diverged: ")  # counted, and told once
+        return _part(whole, group).run(watch=Silent())
