@@ -11,6 +11,7 @@ import fedparity
 
 ORDER = (
     "errors",
+    "arguments",
     "spec",
     "imports",
     "workers",

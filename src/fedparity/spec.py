@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from fedparity.arguments import ArgumentError, told
 from fedparity.errors import InputError, unknown
 
 LONGEST = 2000
@@ -100,7 +101,9 @@ def call(name: str, make: Callable[..., T], settings: Mapping[str, Value]) -> T:
     try:
         return make(**settings)
     except ValidationError as error:
-        raise InputError(f"{name}: {_first(error)}") from None
+        raise told(name, make, error) from None
+    except ArgumentError as error:
+        raise ArgumentError(name, error.problem) from None
     except TypeError as error:
         raise InputError(f"{name}: {error}") from None
 
@@ -184,14 +187,3 @@ def _text(value: Value) -> str:
 
 def _malformed(text: str) -> str:
     return f"cannot read '{text}': expected name(setting=value), joined by '+'"
-
-
-def _first(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    where = ".".join(str(place) for place in problem["loc"])
-    if problem["type"] == "missing":
-        return f"{where} must be given"
-    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    given = problem["input"]
-    got = f", got {given!r}" if isinstance(given, bool | int | float | str) else ""
-    return f"{where} {message}{got}".lstrip()

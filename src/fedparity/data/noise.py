@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from fedparity import imports, spec
+from fedparity.arguments import Settings
 from fedparity.data.split import Ints
 from fedparity.imports import Allowed
 
@@ -30,7 +31,7 @@ class Noise(Protocol):
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
-class Symmetric:
+class Symmetric(metaclass=Settings):
     r"""Each label becomes one of the other classes with probability ``rate``.
 
     .. math:: P(\tilde y = c) = \text{rate} / (C - 1) \quad (c \ne y)
@@ -46,7 +47,7 @@ class Symmetric:
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
-class Pair:
+class Pair(metaclass=Settings):
     r"""Each label becomes the class before it with probability ``rate``.
 
     .. math:: P(\tilde y = y - 1 \bmod C) = \text{rate}

@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from fedparity import imports, spec
+from fedparity.arguments import Settings
 from fedparity.data.split import Ints
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
@@ -37,7 +38,7 @@ class Partition(Protocol):
 
 
 @dataclass(frozen=True, config=STRICT)
-class IID:
+class IID(metaclass=Settings):
     """Every client gets an equal share of the shuffled examples.
 
     Sizes differ by at most one. (McMahan et al. 2017, section 3.)
@@ -54,7 +55,7 @@ class IID:
 
 
 @dataclass(frozen=True, config=STRICT)
-class Dirichlet:
+class Dirichlet(metaclass=Settings):
     r"""Every class is dealt to the clients in proportions drawn from a Dirichlet distribution.
 
     .. math:: p_c \sim \mathrm{Dir}(\alpha \mathbf{1}_K), \qquad
@@ -109,7 +110,7 @@ class Dirichlet:
 
 
 @dataclass(frozen=True, config=STRICT)
-class Shards:
+class Shards(metaclass=Settings):
     """Examples are sorted by label and cut into shards; every client gets ``per_client`` of them.
 
     With two shards a client sees about two classes (McMahan et al. 2017, section 3: "pathological
@@ -132,7 +133,7 @@ class Shards:
 
 
 @dataclass(frozen=True, config=STRICT)
-class ByClass:
+class ByClass(metaclass=Settings):
     """Client k gets class k, modulo the number of clients.
 
     Parameters
@@ -165,7 +166,7 @@ class ByClass:
 
 
 @dataclass(frozen=True, config=STRICT)
-class Natural:
+class Natural(metaclass=Settings):
     """The dataset's own clients: writers, hospitals, sensors.
 
     ``clients`` takes a seeded sample of that many of them, by default all.

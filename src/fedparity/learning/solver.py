@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 from typing_extensions import Self
 
+from fedparity.arguments import Settings
 from fedparity.learning.seeds import Keys, kept_if_small, permutations
 
 Slots = tuple[Tensor, ...]
@@ -33,7 +34,7 @@ class BatchPlan:
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
-class Solver:
+class Solver(metaclass=Settings):
     """How a client trains.
 
     Parameters

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import ConfigDict
 from torch import Tensor
 
+from fedparity.arguments import Settings
 from fedparity.learning.layout import Layout
 from fedparity.method.client import Client
 from fedparity.method.context import Context
@@ -114,7 +115,7 @@ LossesAt = Callable[[Sequence[float]], Losses]
 """Asks the clients of the round for their training losses at ``x_t + factor * direction``."""
 
 
-class Part:
+class Part(metaclass=Settings):
     """One idea of federated learning, as a frozen dataclass of its settings.
 
     Every hook is optional; the default is the identity. A part sees only its own namespace of

@@ -8,13 +8,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass as settings
 
+from fedparity.arguments import Settings
+
 File = Annotated[
     str | None, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)
 ]
 
 
 @settings(frozen=True, config=ConfigDict(extra="forbid"))
-class Stop:
+class Stop(metaclass=Settings):
     """Stop early when a validation summary has not improved.
 
     Parameters
@@ -30,7 +32,7 @@ class Stop:
 
 
 @settings(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
-class Conditions:
+class Conditions(metaclass=Settings):
     """Everything of an experiment that is a number or a word.
 
     Parameters

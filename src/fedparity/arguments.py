@@ -1,0 +1,123 @@
+"""Wrong arguments, told in one line: of settings that are made, and of functions that are called.
+
+Pydantic says what is wrong with a value, a name or a number of arguments; here it becomes an
+:class:`~fedparity.errors.InputError` that reads alike wherever a user writes the argument.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ValidationError, validate_call
+
+from fedparity.errors import InputError, unknown
+
+
+class ArgumentError(InputError):
+    """An argument of what is called ``name`` is wrong: a ``problem`` without that name."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.problem = problem
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+PLAIN = (int, float, bool, str, NoneType, Path)
+"""Types whose values are checked; others are left to what takes them."""
+
+
+class Settings(type):
+    """The type of settings: a wrong one is refused in one line when they are made.
+
+    Examples
+    --------
+    >>> from fedparity import Solver
+    >>> Solver(lrr=0.1)
+    Traceback (most recent call last):
+    fedparity.errors.InputError: unknown setting of Solver 'lrr': did you mean 'lr'? Known: ...
+    """
+
+    def __call__(cls: type[T], *given: Any, **named: Any) -> T:
+        """Make the settings."""
+        try:
+            return super().__call__(*given, **named)  # type: ignore[misc, no-any-return]
+        except ValidationError as error:
+            raise told(cls.__name__, cls, error) from None
+
+
+def checked(function: F) -> F:
+    """Let a function refuse wrong names, and wrong values of plain types, in one line."""
+
+    @functools.wraps(function)
+    def asked(*given: Any, **named: Any) -> Any:
+        try:
+            return validated(*given, **named)
+        except ValidationError as error:
+            if error.title != function.__name__:
+                raise
+            raise told(function.__name__, function, error) from None
+
+    @functools.wraps(function)
+    def plain(*given: Any, **named: Any) -> Any:
+        return function(*given, **named)
+
+    hints = _hints(function)
+    plain.__annotations__ = {name: hint for name, hint in hints.items() if name != "return"}
+    parameters = inspect.signature(function).parameters.values()
+    plain.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [p.replace(annotation=hints.get(p.name, Any)) for p in parameters]
+    )
+    validated = validate_call(plain)
+    return asked  # type: ignore[return-value]
+
+
+def told(name: str, of: Callable[..., Any], error: ValidationError) -> InputError:
+    """Return the line for what pydantic has against the arguments of ``of``, called ``name``."""
+    names = [n for n in inspect.signature(of).parameters if n not in ("self", "cls")]
+    problems = sorted(error.errors(), key=lambda problem: not problem["type"].startswith("unexp"))
+    problem = problems[0]
+    place = problem["loc"][0] if problem["loc"] else ""
+    if problem["type"] == "unexpected_keyword_argument":
+        return unknown(f"setting of {name}", str(place), names)
+    if problem["type"] == "unexpected_positional_argument":
+        return ArgumentError(
+            name, f"takes at most {len(names)} settings: {', '.join(names) or '-'}"
+        )
+    return ArgumentError(name, _line(problem, names))
+
+
+def _line(problem: Mapping[str, Any], names: list[str]) -> str:
+    places = [str(place) for place in problem["loc"]]
+    if places and isinstance(problem["loc"][0], int) and problem["loc"][0] < len(names):
+        places[0] = names[problem["loc"][0]]
+    where = ".".join(places)
+    if problem["type"].startswith("missing"):
+        return f"{where} must be given"
+    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    given = problem["input"]
+    got = f", got {given!r}" if isinstance(given, bool | int | float | str) else ""
+    return f"{where} {message}{got}".lstrip()
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of plain types."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError:  # a name that is there for type checkers alone
+        return {}
+    return {name: hint for name, hint in hints.items() if _is_plain(hint)}
+
+
+def _is_plain(hint: Any) -> bool:
+    kind = get_origin(hint)
+    if kind is Annotated:
+        return _is_plain(get_args(hint)[0])
+    if kind in (Union, UnionType, tuple):
+        return all(map(_is_plain, get_args(hint)))
+    return kind is Literal or hint is ... or hint in PLAIN
