@@ -29,6 +29,7 @@ ORDER = (
     "reports",
     "run",
     "joining",
+    "studies",
     "flower",
     "testing",
     "profiling",

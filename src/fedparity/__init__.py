@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from fedparity.run.experiment import Experiment as Experiment
     from fedparity.run.file import load as load
     from fedparity.run.file import resume as resume
+    from fedparity.studies import Study as Study
 
 _HOME = {
     "joining": ["Coalitions", "coalitions"],
@@ -65,6 +66,7 @@ _HOME = {
     "records.model": ["load_model"],
     "method": ["Client", "Context", "Finish", "Part", "Plan", "method"],
     "records.result": ["Result"],
+    "studies": ["Study"],
     "learning.outcomes": ["Binary", "MultiLabel"],
     "learning.solver": ["Solver"],
     "learning.survival": ["Survival"],

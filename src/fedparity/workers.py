@@ -15,12 +15,17 @@ import torch
 
 D = TypeVar("D")
 T = TypeVar("T")
+CORES = "FEDPARITY_CORES"
+"""A variable of the environment that gives a process its share of the cores."""
 HELD = 2
 """Pieces a worker may have ready, or under way, before they are used."""
 
 
 def cores() -> int:
     """Return how many cores this process may use."""
+    share = os.environ.get(CORES, "")
+    if share.isdecimal() and int(share):
+        return int(share)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -47,6 +47,8 @@ ACCURACIES = ("validation_accuracy", "test_accuracy")
 """What the table has besides, where the task has accuracies and they were not given."""
 FLOATS = 1 << 24
 """Parameters of the clients that train alone at the same time."""
+ALONE = "each client alone (L*)"
+"""How the stage of a run begins in which L* is found."""
 VERSION = 3
 """Of what is kept on disk of a client alone."""
 Values = npt.NDArray[np.float64]
@@ -152,7 +154,7 @@ class Cost(NamedTuple):
         few, many = self.steps
         steps = f"{few} to {many} steps" if few < many else f"{few} step{'s' * (few > 1)}"
         clients = f"{self.clients} client{'s' * (self.clients > 1)}"
-        return f"each client alone (L*), {clients}, {steps} a round"
+        return f"{ALONE}, {clients}, {steps} a round"
 
 
 def cost(setup: Setup, rule: LstarRule) -> Cost:

@@ -1,0 +1,347 @@
+"""A study: a grid of runs, each done once, and their numbers as one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedparity import workers as machine
+from fedparity.data import Federation
+from fedparity.data.source import located
+from fedparity.errors import DamagedError, FedparityError, InputError, unknown
+from fedparity.imports import Allowed, texts_in
+from fedparity.metrics.summaries import Split
+from fedparity.records.result import Result
+from fedparity.records.rundir import RunDir, read_yaml
+from fedparity.records.settings import with_tables
+from fedparity.studies import address
+from fedparity.studies.grid import Cell, cells, checked, labelled, put, seeds_of
+from fedparity.studies.pool import Pool
+from fedparity.studies.schedule import Board, Task, Watch, work_off
+from fedparity.studies.work import Order, Outcome, perform
+
+FILE = "study.yaml"
+RUNS = "runs"
+AGAIN = ("damaged", "failed")
+"""States of runs that can be run again."""
+OWN = ("algorithms", "grid", "seeds")
+"""Keys of a study's file beside those of an experiment."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a study: where it stands in the grid, and where it is kept."""
+
+    cell: Cell
+    address: str
+    alone: str | None
+    directory: Path
+
+    @property
+    def note(self) -> Path:
+        """The file that tells why the run failed."""
+        return self.directory.with_name(f"{self.address}.json")
+
+    @property
+    def name(self) -> str:
+        """A few words for whoever waits."""
+        chosen = [f"{key}={value}" for key, value in self.cell.chosen.items()]
+        return ", ".join([self.cell.label, *chosen, f"seed {self.cell.seed}"])
+
+
+class Study:
+    """Algorithms under a grid of settings, over seeds.
+
+    A run's directory is named by a digest of its settings, so that no setting is run twice, whoever
+    asks for it: a study can be stopped at any time, run again, and made larger.
+
+    Parameters
+    ----------
+    settings
+        What all runs share, as in an experiment file: ``{"data": "digits", "model": "linear"}``.
+    algorithms
+        A list of algorithms, or by the label that tables show each under.
+    out
+        The directory of the study; several studies may share one.
+    grid
+        Values by key: ``{"solver.lr": [0.01, 0.1], "model": ["linear", "mlp"]}``. Every combination
+        is run. ``data.seed`` is the seed of the dealing and of label noise; without it each run's
+        data are dealt by its own seed.
+    seeds
+        How many seeds, from 0, or a list of them.
+    federation
+        Data of your own in place of ``settings["data"]``; its runs are done in this process.
+    data_dir
+        Where datasets are.
+    allowed
+        The code that the settings may name; by default what they name themselves.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        algorithms: Mapping[str, str] | Sequence[str],
+        out: str | Path,
+        *,
+        grid: Mapping[str, Any] | None = None,
+        seeds: int | Sequence[int] = 5,
+        federation: Federation | None = None,
+        data_dir: str | Path | None = None,
+        allowed: Allowed | None = None,
+    ) -> None:
+        self.settings, self.out = dict(settings), Path(out)
+        self.algorithms, self.seeds = labelled(algorithms), seeds_of(seeds)
+        self.grid = checked(grid or {})
+        self.federation, self.data_dir = federation, None if data_dir is None else str(data_dir)
+        if allowed is None:
+            allowed = Allowed.by(named=[*self._texts()])
+        self.allowed = allowed
+        self.runs = tuple(self._planned())
+
+    def _texts(self) -> Iterator[str]:
+        """Yield the texts of the study that may name code."""
+        base = {**self.settings, "algorithms": list(self.algorithms.values())}
+        yield from texts_in(base)
+        for key, values in self.grid.items():
+            for value in values:
+                yield from texts_in(put({}, key, value))
+
+    def _planned(self) -> Iterator[Run]:
+        fingerprint = None if self.federation is None else self.federation.fingerprint
+        addresses, seen = address.Addresses(self.allowed, fingerprint), dict[str, Cell]()
+        if "data" in self.settings:  # with the digests of tables, so that the file finds the same
+            self.settings = addresses.known(self.settings)
+        if "data" in self.grid:
+            each = [addresses.known({"data": data})["data"] for data in self.grid["data"]]
+            self.grid = {**self.grid, "data": each}
+        for cell in cells(self.settings, self.algorithms, self.grid, self.seeds):
+            known = addresses.known(cell.settings)
+            complete = addresses.complete(known)
+            found = address.address(complete)
+            if found in seen and seen[found].label != cell.label:
+                both = f"'{seen[found].label}' and '{cell.label}'"
+                raise InputError(f"{both} are the same algorithm: leave one out")
+            seen[found] = cell
+            directory = self.out / RUNS / found
+            cell = Cell(cell.label, cell.chosen, cell.seed, known)
+            yield Run(cell, found, address.alone(complete), directory)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        out: str | Path | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        allow_import: str | Iterable[str] = (),
+    ) -> Study:
+        """Return the study of a file, or of a study's directory.
+
+        ``out`` is by default that directory, or for a file ``runs/NAME``. The file may name code
+        of the packages ``allow_import`` only, and tables beside it or in the data folder.
+        """
+        file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+        told = read_yaml(file)
+        if "algorithms" not in told:
+            raise InputError(f"{file} names no algorithms: algorithms: [fedavg, eagle(lam=1)]")
+        settings = {key: value for key, value in told.items() if key not in OWN}
+        settings = with_tables(settings, file.parent, data_dir)
+        own = {key: told[key] for key in ("grid", "seeds") if key in told}
+        grid = own.get("grid") or {}
+        if not isinstance(grid, Mapping):
+            raise InputError(f"'grid' must be a table of lists, got {grid!r}")
+        if "data.table" in grid:
+            raise InputError("the grid names tables: write 'data: [{table: ..., target: ...}]'")
+        if isinstance(grid.get("data"), list):
+            each = [located(data, file.parent, data_dir) for data in grid["data"]]
+            own["grid"] = {**grid, "data": each}
+        usual = file.parent if file.name == FILE else Path(RUNS) / file.stem
+        allowed = Allowed.by(allow_import)
+        return cls(
+            settings,
+            told["algorithms"],
+            out or usual,
+            **own,
+            data_dir=data_dir,
+            allowed=allowed,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the study as the plain values of its file."""
+        return {
+            **self.settings,
+            "algorithms": self.algorithms,
+            "grid": self.grid,
+            "seeds": list(self.seeds),
+        }
+
+    def run(
+        self,
+        workers: int | None = None,
+        *,
+        again: str | Collection[str] = (),
+        watch: Watch | None = None,
+    ) -> Study:
+        """Do the runs that are missing, side by side, and return the study.
+
+        Parameters
+        ----------
+        workers
+            Processes; by default one a core.
+        again
+            Do runs of these states again: ``failed``, ``damaged``. What a damaged run left is put
+            aside, not removed.
+        watch
+            Called with the :class:`~fedparity.studies.schedule.Board` whenever something happens.
+
+        Raises
+        ------
+        FedparityError
+            When the disk is full; what is done is intact.
+        """
+        again = (again,) if isinstance(again, str) else again
+        for state in again:
+            if state not in AGAIN:
+                raise unknown("state to be run again", state, AGAIN)
+        if workers is not None and workers < 1:
+            raise InputError(f"workers is {workers}: at least 1")
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / RUNS).mkdir(exist_ok=True)
+        self._write()
+        tasks = self._tasks(again)
+        total = len({run.address for run in self.runs})
+        board = Board(total, total - len(tasks))
+        tell = watch or (lambda board: None)
+        if self.federation is not None:
+            full = self._here(tasks, board, tell)
+        else:
+            size = min(workers or machine.cores(), max(1, len(tasks)))
+            full = work_off(tasks, Pool(size, self.out), board, self._ended, tell)
+        if full is not None:
+            raise FedparityError(
+                f"the disk is full ({full.reason}): {board.done} of {total} runs are done and "
+                "intact; make room and run the study again"
+            )
+        return self
+
+    def _write(self) -> None:
+        if self.federation is None:
+            import yaml
+
+            text = yaml.safe_dump(self.describe(), sort_keys=False, allow_unicode=True)
+            _place(self.out / FILE, text)
+
+    def _tasks(self, again: Collection[str]) -> list[Task]:
+        """Return what is left to be done, each address once."""
+        found = {}
+        for run in self.runs:
+            state = self.state(run).state
+            if state in ("done", "diverged") or (state in AGAIN and state not in again):
+                continue
+            if state == "damaged":
+                _put_aside(run.directory)
+            run.note.unlink(missing_ok=True)
+            order = Order(run.cell.settings, run.directory, self.data_dir, self.allowed)
+            found[run.address] = Task(run.name, order, run.alone)
+        return list(found.values())
+
+    def _here(self, tasks: Sequence[Task], board: Board, tell: Watch) -> Outcome | None:
+        """Do tasks one after another in this process."""
+        for task in tasks:
+            board.running[0] = (task.name, {})
+            tell(board)
+            outcome = perform(task.order, None, self.federation)
+            del board.running[0]
+            if outcome.state == "full":
+                return outcome
+            if outcome.state == "stopped":
+                raise KeyboardInterrupt(f"stopped: {board.done} of {board.total} runs are done")
+            board.done += 1
+            board.bad += outcome.state != "done"
+            self._ended(task, outcome)
+        tell(board)
+        return None
+
+    def _ended(self, task: Task, outcome: Outcome) -> None:
+        """Write down why a run has no result."""
+        if outcome.state in AGAIN:
+            note = task.order.directory.with_name(f"{task.order.directory.name}.json")
+            _place(note, json.dumps({"state": outcome.state, "reason": outcome.reason}))
+
+    def state(self, run: Run) -> Outcome:
+        """Return what became of a run.
+
+        ``done``, ``diverged``, ``failed`` or ``damaged``; or so far
+        ``begun`` or ``waiting``.
+        """
+        folder = RunDir(run.directory)
+        if folder.clients.exists():
+            try:
+                result = Result.load(run.directory)
+            except (DamagedError, InputError) as error:
+                return Outcome("damaged", str(error))
+            return Outcome("diverged", result.diverged) if result.diverged else Outcome("done")
+        try:
+            told = json.loads(run.note.read_text(encoding="utf-8"))
+            return Outcome(str(told["state"]), str(told["reason"]))
+        except FileNotFoundError:
+            return Outcome("begun" if folder.experiment.exists() else "waiting")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return Outcome("failed", f"{run.note} cannot be read: {error}")
+
+    def results(self) -> Iterator[tuple[Run, Result]]:
+        """Yield every finished run with its result, those that diverged too."""
+        for run in self.runs:
+            if self.state(run).state in ("done", "diverged"):
+                yield run, Result.load(run.directory)
+
+    def table(self, split: Split = "test") -> pd.DataFrame:
+        """Return one row a run.
+
+        Columns ``algorithm``, the keys of the grid, ``seed``, ``data_seed``, ``state``, ``reason``,
+        ``run`` (its directory), ``rounds`` and the summaries of its clients. A run without a
+        result has empty summaries, and the reason why.
+        """
+        rows = []
+        for run in self.runs:
+            state, reason = self.state(run)
+            row = {
+                "algorithm": run.cell.label,
+                **run.cell.chosen,
+                "seed": run.cell.seed,
+                "data_seed": self._data_seed(run),
+                "state": state,
+                "reason": reason,
+                "run": str(run.directory),
+            }
+            if state in ("done", "diverged"):
+                result = Result.load(run.directory)
+                row |= {"rounds": result.rounds, **result.summary(split)}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def _data_seed(self, run: Run) -> Any:
+        data = run.cell.settings.get("data")
+        found = data.get("seed") if isinstance(data, Mapping) else None
+        return run.cell.seed if found is None and self.federation is None else found
+
+
+def _place(file: Path, text: str) -> None:
+    """Write a text beside and rename it."""
+    beside = file.with_name(file.name + ".part")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(file)
+
+
+def _put_aside(directory: Path) -> None:
+    """Give a directory another name, so that the run can begin again."""
+    number = 1
+    while (aside := directory.with_name(f"{directory.name}.damaged-{number}")).exists():
+        number += 1
+    if directory.exists():
+        directory.rename(aside)
