@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from fedparity.joining.verdicts import below_zero, holm, interval
+from fedparity.joining.verdicts import below_zero, interval
 
 DRAWN = np.random.default_rng(0).normal(-0.5, 1, (6, 3))
 
@@ -31,9 +31,3 @@ def test_nothing_is_told_of_one_seed_or_of_a_run_that_diverged():
 
 def test_the_same_difference_on_every_seed_is_certain_and_none_is_not():
     assert below_zero(np.array([[-0.1, 0.1, 0.0]] * 3)).tolist() == [0, 1, 1]
-
-
-def test_holm_stops_at_the_first_that_does_not_hold():
-    # 0.01 <= 0.05/3, 0.03 > 0.05/2: the third is not looked at, though 0.04 <= 0.05/1
-    assert holm(np.array([0.04, 0.01, 0.03]), 0.05).tolist() == [False, True, False]
-    assert holm(np.array([0.01, 0.02, 0.05]), 0.05).all()

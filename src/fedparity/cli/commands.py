@@ -136,6 +136,28 @@ def compare(
     comparison.start(settings, chosen, directory, data_dir, allowed, told)
 
 
+@app.command("coalitions")
+@takes_settings()
+def coalitions(
+    file: File = None,
+    *,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Seeds of data and training, from --seed on.")
+    ] = 3,
+    confidence: Annotated[float, typer.Option(help="Of intervals and verdicts.")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="A new CSV file: every loss.")] = None,
+    data_dir: DataDir = None,
+    allow_import: AllowImport = None,
+    **given: Any,
+) -> None:
+    """Train every coalition of clients: who is better off alone, who would leave together."""
+    settings = settings_from(file, given, data_dir)
+    from fedparity.cli import coalitions as work
+
+    allowed = allowed_from(allow_import, settings_from(None, given))
+    work.show(settings, seeds, confidence, out, data_dir, allowed)
+
+
 @app.command("resume")
 def resume(
     directory: Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")],

@@ -5,6 +5,6 @@ leave together, and what each client brings to each other.
 """
 
 from fedparity.joining.outcome import Coalitions
-from fedparity.joining.training import coalitions
+from fedparity.joining.training import coalitions, lean
 
-__all__ = ["Coalitions", "coalitions"]
+__all__ = ["Coalitions", "coalitions", "lean"]

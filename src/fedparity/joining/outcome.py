@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedparity.certainty.multiple import holm
 from fedparity.errors import InputError
 from fedparity.joining import game
 from fedparity.joining.groups import EVERY, group_of, joining, members
-from fedparity.joining.verdicts import below_zero, holm, interval
+from fedparity.joining.verdicts import below_zero, interval
 
 Values = npt.NDArray[np.float64]
 UNTOLD = "cannot be told"
@@ -61,6 +62,15 @@ class Coalitions:
         """Whether every coalition was trained."""
         return len(self.groups) == (1 << len(self.names)) - 1
 
+    @property
+    def finite(self) -> bool:
+        """Whether every loss is a number."""
+        return not any(
+            np.isnan(loss[list(members(group))]).any()
+            for of_seed in self.losses
+            for group, loss in of_seed.items()
+        )
+
     def table(self) -> pd.DataFrame:
         """Return one row a seed, coalition and member: ``seed, coalition, size, client, loss``."""
         rows = [
@@ -81,7 +91,7 @@ class Coalitions:
         joined = np.stack([of[everyone] for of in self.losses])
         change, low, high = interval(joined - alone, self.confidence)
         level = (1 - self.confidence) / 2
-        gains, pays = (holm(below_zero(s * (joined - alone)), level) for s in (1, -1))
+        gains, pays = (holm(below_zero(s * (joined - alone))) <= level for s in (1, -1))
         verdict = np.select([gains, pays], ["better off with all", "better off alone"], UNTOLD)
         return pd.DataFrame(
             {
@@ -106,11 +116,9 @@ class Coalitions:
         proper = [g for g in self.groups if g.bit_count() < len(self.names)]
         changes = [self._leaving(group) for group in proper]
         worst = np.array([below_zero(change).max() for change in changes])
-        goes = holm(worst, 1 - self.confidence)
-        stays = holm(
-            np.array([below_zero(-change).min() * change.shape[1] for change in changes]),
-            1 - self.confidence,
-        )
+        goes = holm(worst) <= 1 - self.confidence
+        least_willing = [below_zero(-change).min() * change.shape[1] for change in changes]
+        stays = holm(least_willing) <= 1 - self.confidence
         rows = []
         for group, change, leaves, remains in zip(proper, changes, goes, stays, strict=True):
             mean, low, high = interval(change, self.confidence)
@@ -157,9 +165,9 @@ class Coalitions:
         """
         if not self.complete:
             raise InputError(f"stable partitions need every coalition: at most {EVERY} clients")
-        mean = {g: np.mean([of[g] for of in self.losses], axis=0) for g in self.groups}
-        if any(np.isnan(loss[list(members(g))]).any() for g, loss in mean.items()):
+        if not self.finite:
             raise InputError("stable partitions need every loss, and some are no numbers")
+        mean = {g: np.mean([of[g] for of in self.losses], axis=0) for g in self.groups}
         return [
             tuple(self._named(block) for block in blocks)
             for blocks in game.stable(mean, len(self.names))
@@ -186,7 +194,7 @@ class Coalitions:
             pulls.append(below_zero(change).max())
             holds.append(min(1.0, below_zero(-change).min() * len(inside)))
         level = 1 - self.confidence
-        if holm(np.array(pulls), level).any():
+        if (holm(pulls) <= level).any():
             return "not stable"
         # that all hold needs no correction: it is said only if each by itself holds
         return "stable" if self.complete and max(holds) <= level else UNTOLD

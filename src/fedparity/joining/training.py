@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,8 @@ from fedparity.joining.groups import members, trained
 from fedparity.joining.outcome import Coalitions
 from fedparity.metrics import Split
 from fedparity.records.result import Result
-from fedparity.run.driver import Silent, Watcher
 from fedparity.run.experiment import Experiment
+from fedparity.run.watching import Silent, Watcher
 
 SPLITS = ("train", "validation", "test")
 
@@ -81,11 +80,11 @@ def coalitions(
 
 def _of_seed(experiment: Experiment | Callable[[int], Experiment], seed: int) -> Experiment:
     if isinstance(experiment, Experiment):
-        return dataclasses.replace(experiment, **_plain(experiment), seed=seed)
+        return lean(dataclasses.replace(experiment, seed=seed))
     made = experiment(seed)
     if not isinstance(made, Experiment):
         raise InputError(f"the function of the seed returned a {type(made).__name__}")
-    return made
+    return lean(made)
 
 
 def _check(whole: Experiment, split: Split) -> None:
@@ -98,17 +97,18 @@ def _check(whole: Experiment, split: Split) -> None:
         )
 
 
-def _plain(whole: Experiment) -> dict[str, Any]:
-    """Return the settings that are changed for speed: nothing is kept that is not read."""
+def lean(whole: Experiment) -> Experiment:
+    """Return the experiment without what coalitions do not read, such as L* for gaps."""
     watched = whole.stop is not None or whole.keep != "last"
     reads = any("lstar" in part.reads for part in whole.setup.algorithm.parts)
     if (reads or watched) and whole.given is not None:
         raise InputError("coalitions take a rule for L*, not numbers: they are others in each")
-    return {
-        "predictions": False,
-        **({} if reads or watched else {"lstar": "none"}),
-        **({} if watched else {"evaluate_every": whole.rounds}),
-    }
+    return dataclasses.replace(
+        whole,
+        predictions=False,
+        lstar=whole.lstar if reads or watched else "none",
+        evaluate_every=whole.evaluate_every if watched else whole.rounds,
+    )
 
 
 def _part(whole: Experiment, group: int) -> Experiment:
@@ -119,7 +119,6 @@ def _part(whole: Experiment, group: int) -> Experiment:
     few = min(whole.min_replies, len(names))
     return dataclasses.replace(
         whole,
-        **_plain(whole),
         federation=whole.federation.only(*names),
         cohort=cohort,
         min_replies=few,

@@ -38,19 +38,6 @@ def below_zero(values: Values) -> Values:
     return found
 
 
-def holm(p: Values, level: float) -> npt.NDArray[np.bool_]:
-    """Return which of many hypotheses are rejected, with at most ``level`` chance of a mistake.
-
-    >>> holm(np.array([0.01, 0.04, 0.03]), 0.05).tolist()
-    [True, False, False]
-    """
-    order = np.argsort(p, kind="stable")
-    held = p[order] <= level / np.arange(len(p), 0, -1)
-    found = np.zeros(len(p), dtype=bool)
-    found[order] = np.logical_and.accumulate(held)
-    return found
-
-
 def _error(values: Values) -> Values:
     spread: Values = values.std(axis=0, ddof=1)
     # a difference that is the same on all seeds but for rounding has no error
