@@ -11,7 +11,7 @@ and so gets the mean and the deviation of all training examples together, and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -94,20 +94,31 @@ def fit(
     how
         ``federated`` or ``client``: whose numbers fill gaps and scale.
     """
-    whose: Whose = "client" if how == "client" else "common"
-    every: list[Number | Category] = []
-    own: list[list[Number | Category]] = []
-    for name, kind in kinds.items():
-        column = df[name]
-        rules = (
-            number(name, numbers(column), owner, len(names), whose, whose)
-            if kind == "number"
-            else category(name, words(column), owner, len(names), whose)
-        )
-        every.append(rules[0])
-        own.append(rules[1])
-    clients = dict(zip(names, zip(*own, strict=True), strict=True)) if how == "client" else {}
-    return Preparation(how, tuple(every), clients, **told)
+    whose = whose_of(how)
+    rules = [
+        number(name, numbers(df[name]), owner, len(names), whose, whose)
+        if kind == "number"
+        else category(name, words(df[name]), owner, len(names), whose)
+        for name, kind in kinds.items()
+    ]
+    return together(rules, names, how, **told)
+
+
+def whose_of(how: str) -> Whose:
+    """Return whose numbers fill gaps and scale in a way to prepare."""
+    return "client" if how == "client" else "common"
+
+
+def together(
+    rules: Sequence[tuple[Number | Category, list[Number | Category]]],
+    names: Sequence[str],
+    how: str,
+    **told: Any,
+) -> Preparation:
+    """Return the preparation of what is done with each column, for all and for each client."""
+    own = zip(*(each for _, each in rules), strict=True)
+    clients = dict(zip(names, own, strict=True)) if how == "client" else {}
+    return Preparation(how, tuple(usual for usual, _ in rules), clients, **told)
 
 
 def number(
@@ -123,14 +134,28 @@ def number(
 
     ``median=True`` fills gaps with the median, which is no sum: only where all rows are at hand.
     """
-    sums = Sums.of(values, owner, clients)
-    usual = sums.together[1]
-    own = np.where((sums.n > 0) & (fill == "client"), sums.mean, usual)
+    sums, gaps = Sums.of(values, owner, clients), None
     if median:
-        usual = _median(values, usual)
+        usual = _median(values, sums.together[1])
         own = np.full(clients, usual)
         if fill == "client":
             own = np.array([_median(values[owner == k], usual) for k in range(clients)])
+        gaps = usual, own
+    return number_of(name, sums, fill, scale, gaps)
+
+
+def number_of(
+    name: str, sums: Sums, fill: Whose, scale: Whose, gaps: tuple[float, Floats] | None = None
+) -> tuple[Number, list[Number | Category]]:
+    """Return what is done with a column of which clients tell these sums.
+
+    ``gaps`` fills gaps instead of the means: of all, and of each client.
+    """
+    clients = len(sums.n)
+    usual = sums.together[1]
+    own = np.where((sums.n > 0) & (fill == "client"), sums.mean, usual)
+    if gaps is not None:
+        usual, own = gaps
     filled = sums.filled(own)
     n, mean, squares = sums.filled(np.full(clients, usual)).together
     if scale == "common" and fill == "client":
@@ -158,34 +183,48 @@ def category(
 ) -> tuple[Category, list[Number | Category]]:
     """Return what is done with a column of words, for all and for each client.
 
-    A gap becomes the most frequent word, of several the first in natural order. The levels are
-    those that any client has, unless they are given.
+    The levels are those that any client has, unless they are given.
     """
     codes, found = pd.factorize(column)
     texts = [str(word) for word in found]
-    known = sorted(texts if levels is None else levels, key=natural)
+    known = levels_of(name, texts if levels is None else levels)
+    place = np.array([known.index(text) for text in texts], dtype=np.int64)
+    told = codes >= 0
+    cell = owner[told] * len(known) + place[codes[told]]
+    counts = np.bincount(cell, minlength=clients * len(known)).reshape(clients, len(known))
+    return category_of(name, known, counts, fill, first)
+
+
+def levels_of(name: str, words: Iterable[str]) -> list[str]:
+    """Return the levels of a column in natural order, if they are not too many."""
+    known = sorted(words, key=natural)
     if len(known) > MOST_LEVELS:
         raise InputError(
             f"column '{name}' has {len(known):,} different words, too many to encode: leave it out "
             f"(--without {name}) or make groups of them"
         )
-    known = known or ["missing"]
-    place = np.array([known.index(text) for text in texts], dtype=np.int64)
-    told = codes >= 0
-    cell = owner[told] * len(known) + place[codes[told]]
-    counts = np.bincount(cell, minlength=clients * len(known)).reshape(clients, len(known))
-    usual = known[int(counts.sum(axis=0).argmax())]
-    lead = len(known) != 2 if first is None else first
+    return known or ["missing"]
+
+
+def category_of(
+    name: str, levels: Sequence[str], counts: Ints, fill: Whose, first: bool | None = None
+) -> tuple[Category, list[Number | Category]]:
+    """Return what is done with a column whose levels occur so often, ``[K, levels]``.
+
+    A gap becomes the most frequent word, of several the first in natural order.
+    """
+    usual = levels[int(counts.sum(axis=0).argmax())]
+    lead = len(levels) != 2 if first is None else first
     each: list[Number | Category] = [
         Category(
             name,
-            tuple(known),
-            known[int(row.argmax())] if fill == "client" and row.any() else usual,
+            tuple(levels),
+            levels[int(row.argmax())] if fill == "client" and row.any() else usual,
             lead,
         )
         for row in counts
     ]
-    return Category(name, tuple(known), usual, lead), each
+    return Category(name, tuple(levels), usual, lead), each
 
 
 def _spread(squares: Floats, n: Floats, mean: Floats) -> Floats:
