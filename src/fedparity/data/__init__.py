@@ -17,6 +17,7 @@ from fedparity.data.partition import (
 )
 from fedparity.data.prepare import Preparation
 from fedparity.data.recipe import rebuild
+from fedparity.data.site_table import SiteTable
 from fedparity.data.split import Split
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Partition",
     "Preparation",
     "Shards",
+    "SiteTable",
     "Split",
     "Symmetric",
     "data_dir",

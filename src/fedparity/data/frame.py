@@ -146,7 +146,7 @@ class Study:
         """Return what a federation of the table is made of."""
         self.require()
         df, roles = self.df, self.roles
-        y, kind, outputs, classes = build.targets(_target(df[roles.target]), kind, outputs)
+        y, kind, outputs, classes = build.targets(target_of(df[roles.target]), kind, outputs)
         owner, names = build.owners(df[roles.client].to_numpy())
         if roles.part is None:
             part = build.drawn(owner, names, fractions, seed)
@@ -256,7 +256,8 @@ def of_clients(df: pd.DataFrame, client: str, about: Sequence[str]) -> dict[str,
     return found
 
 
-def _target(y: pd.Series[Any]) -> npt.NDArray[Any]:
+def target_of(y: pd.Series[Any]) -> npt.NDArray[Any]:
+    """Return a column of targets as plain numbers, or as it is."""
     if is_numeric_dtype(y) and not is_bool_dtype(y):
         y = y.astype("float64" if y.dtype.kind == "f" else "int64")
     return y.to_numpy()

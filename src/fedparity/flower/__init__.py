@@ -46,13 +46,16 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
 
-    from fedparity.data import Federation
+    from fedparity.data import Federation, SiteTable
     from fedparity.learning.task import Task
 
 Settings = str | Path | Mapping[str, Any]
 """An experiment: its file, a run directory, or its settings."""
-Load = Callable[[str], "Federation"]
-"""From a client's id to the federation of that client alone."""
+Load = Callable[[str], "Federation | SiteTable"]
+"""From a client's id to the federation of that client alone, or to its table.
+
+Of a table the site first tells sums, and prepares it by what the server makes of those of all.
+"""
 
 __all__ = ["Load", "Settings", "make_client_app", "make_server_app"]
 
@@ -72,7 +75,8 @@ def make_client_app(
         The experiment file, or its settings. Its ``data`` is not read.
     load
         Called with the client's id, returns a :class:`~fedparity.Federation` of that one client,
-        made from the data of the site. ``Federation.only`` picks one client of several.
+        made from the data of the site. ``Federation.only`` picks one client of several. Or its
+        :class:`~fedparity.data.SiteTable`, which all sites prepare alike.
     task
         Stands in for a task that a file cannot name.
     allow_import

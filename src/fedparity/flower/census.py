@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from fedparity.data import Federation, Split
 from fedparity.data.build import WHOLE, Kind
+from fedparity.data.prepare import Preparation
 from fedparity.flower.codec import BadMessage, shown
 
 LONGEST = 1 << 20
@@ -139,7 +140,11 @@ def unlike(mine: Facts, theirs: Facts) -> str | None:
     return None
 
 
-def stand_in(sites: Sequence[Facts], recipe: Mapping[str, Any] | None = None) -> StandIn:
+def stand_in(
+    sites: Sequence[Facts],
+    recipe: Mapping[str, Any] | None = None,
+    preparation: Preparation | None = None,
+) -> StandIn:
     """Return the federation of these sites, in their order."""
     first = sites[0]
     values = torch.int64 if first.kind in WHOLE else torch.float32
@@ -162,6 +167,7 @@ def stand_in(sites: Sequence[Facts], recipe: Mapping[str, Any] | None = None) ->
         classes=first.classes,
         columns=first.columns,
         recipe=recipe,
+        preparation=preparation,
         prints=tuple(site.fingerprint for site in sites),
     )
 

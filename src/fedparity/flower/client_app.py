@@ -10,10 +10,13 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedparity.data import SiteTable
+from fedparity.data.told import Common
 from fedparity.engines.engine import intraop
 from fedparity.errors import FedparityError
 from fedparity.flower import Load, Settings, codec
 from fedparity.flower.agreement import difference, settings_of
+from fedparity.flower.codec import BadMessage
 from fedparity.flower.config import client_of
 from fedparity.flower.memory import Memory, folder_of
 from fedparity.flower.site import Site, check
@@ -44,19 +47,28 @@ class Sites:
         self, settings: Mapping[str, Any], load: Load, task: Task | None, allowed: Allowed
     ) -> None:
         self.settings, self.load, self.task, self.allowed = settings, load, task, allowed
-        self._met: dict[str, Site] = {}
+        self._met: dict[tuple[str, str], Site] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_met": {}}
 
-    def site(self, client: str) -> Site:
-        """Return the site of a client; the one met first makes room."""
-        if client not in self._met:
-            site = Site(self.settings, client, self.load, self.task, self.allowed)
+    def site(self, client: str, common: str) -> Site | SiteTable:
+        """Return the site of a client; the one met first makes room.
+
+        ``common`` says how all sites prepare their tables. Without it a site whose data is a table
+        has nothing to compute with: the table is returned.
+        """
+        if (client, common) not in self._met:
+            data = self.load(client)
+            if isinstance(data, SiteTable):
+                if not common:
+                    return data
+                data = data.federation(Common.read(common))
+            site = Site(self.settings, client, data, self.task, self.allowed)
             if len(self._met) == SITES:
                 del self._met[next(iter(self._met))]
-            self._met[client] = site
-        return self._met[client]
+            self._met[client, common] = site
+        return self._met[client, common]
 
 
 @dataclass(frozen=True)
@@ -70,8 +82,11 @@ class Handler:
         """Return the reply to a message."""
         try:
             with intraop(1):
-                site = self.sites.site(client_of(context))
-                content = self.answer(site, message.content, context)
+                site = self.sites.site(client_of(context), codec.common(message.content))
+                if isinstance(site, SiteTable):
+                    content = _tell(site, message)
+                else:
+                    content = self.answer(site, message.content, context)
         except Exception as error:
             content = failure(error)
         return Message(content, reply_to=message)
@@ -100,6 +115,15 @@ def failure(error: Exception) -> RecordDict:
         traceback.print_exception(error)
         reason = f"{type(error).__name__}, see the log of the site"
     return RecordDict({"failure": ConfigRecord({"reason": reason[:1000]})})
+
+
+def _tell(table: SiteTable, message: Message) -> RecordDict:
+    """Return what a table tells before there is anything in common, and nothing else."""
+    if not message.metadata.message_type.endswith("hello"):
+        raise BadMessage("it does not say how tables are prepared")
+    return RecordDict(
+        {"words": ConfigRecord({"client": table.client, "table": table.told().text()})}
+    )
 
 
 def _hello(site: Site, asked: RecordDict, context: Context) -> RecordDict:

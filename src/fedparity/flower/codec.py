@@ -86,6 +86,8 @@ class Stamp:
         Whom the message is for.
     agreed
         Digest of the settings that the server and this client agreed on.
+    common
+        How all sites prepare their tables, see :mod:`fedparity.data.told`; empty if they need not.
     """
 
     run: str
@@ -94,6 +96,7 @@ class Stamp:
     lstar: float = math.nan
     client: str = ""
     agreed: str = ""
+    common: str = ""
 
 
 def pack(tensors: Mapping[str, Tensor]) -> ArrayRecord:
@@ -186,6 +189,7 @@ def write_down(down: Down, stamp: Stamp) -> RecordDict:
                     "run": stamp.run,
                     "client": stamp.client,
                     "agreed": stamp.agreed,
+                    "common": stamp.common,
                 }
             ),
         }
@@ -216,6 +220,7 @@ def read_down(records: RecordDict, x: Tensor, buffers: Tensor) -> tuple[Down, St
             told["lstar"],
             word(records, "client"),
             word(records, "agreed"),
+            common(records),
         )
     except KeyError as error:
         raise BadMessage(f"it leaves out the number {error}") from error
@@ -290,3 +295,8 @@ def word(records: RecordDict, name: str) -> str:
     if not isinstance(found, str):
         raise BadMessage(f"it leaves out the word '{name}'")
     return found
+
+
+def common(records: RecordDict) -> str:
+    """Return how all sites prepare their tables, empty if the message does not say."""
+    return word(records, "common") if "common" in words(records) else ""

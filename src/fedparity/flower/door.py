@@ -211,6 +211,7 @@ class FlowerDoor(Door):
             self._lstar(client),
             self.setup.federation.names[client],
             digest(self.roster.settings),
+            self.roster.common,
         )
 
     def _lstar(self, client: int) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
+from fedparity.data.told import Told, combine
 from fedparity.errors import InputError
 from fedparity.flower import codec
 from fedparity.flower.agreement import difference
@@ -42,6 +43,10 @@ class Roster:
         self.grid, self.clients, self.settings = grid, tuple(clients), dict(settings)
         self.facts: dict[str, Facts] = {}
         self.lstar: dict[str, dict[str, float]] = {}
+        self.told: dict[str, Told] = {}
+        """What clients tell of their tables."""
+        self.common = ""
+        """How all prepare their tables; empty before all have told, or where none is one."""
         self.node: dict[str, int] = {}
         self.spare: dict[str, int] = {}
         self.strangers: dict[int, str] = {}
@@ -76,6 +81,8 @@ class Roster:
             late = time.monotonic() >= until
             if late or len(self._unknown()) + len(self.node) >= len(self.clients):
                 self.greet(deadline, lstar)
+                if self._agree_on_tables():
+                    self.greet(deadline, lstar)
             if late or len(self.node) == len(self.clients) or self.refused:
                 break
             time.sleep(LOOK_AGAIN)
@@ -128,6 +135,8 @@ class Roster:
     def greet(self, deadline: float, lstar: bool) -> None:
         """Ask the nodes not yet known who they are."""
         words = ConfigRecord({"clients": list(self.clients), "lstar": lstar})
+        if self.common:
+            words["common"] = self.common
         hello = RecordDict({"words": words, "settings": ConfigRecord(dict(self.settings))})
         answers = exchange(
             self.grid, dict.fromkeys(self._unknown(), hello), "query.hello", 0, deadline
@@ -139,6 +148,8 @@ class Roster:
                     self.refused[node] = answer.reason
                 continue
             try:
+                if self._tells(node, codec.words(answer)):
+                    continue
                 facts = Facts.read(codec.words(answer).get("facts"))
                 if facts.client not in self.clients:
                     self.strangers[node] = facts.client
@@ -149,6 +160,39 @@ class Roster:
                 self.refused[node] = str(error)
                 continue
             self._admit(node, facts, numbers)
+
+    def _tells(self, node: int, words: Mapping[str, object]) -> bool:
+        """Take what a site tells of its table, and return whether it is that."""
+        if "table" not in words:
+            return False
+        client = str(words.get("client"))
+        if client not in self.clients:
+            self.strangers[node] = client
+            return True
+        try:
+            told = Told.read(words["table"])
+        except InputError as error:
+            raise BadMessage(f"client '{client}': {error}") from error
+        if told.client != client:
+            raise BadMessage(f"client '{client}': it tells of the table of {shown(told.client)}")
+        self.told[client] = told
+        return True
+
+    def _agree_on_tables(self) -> bool:
+        """Make of what all told of their tables what they have in common, once all have."""
+        if self.common or not self.told:
+            return False
+        prepared = [client for client in self.clients if client in self.node]
+        if prepared:
+            tables = ", ".join(f"'{client}'" for client in self.clients if client in self.told)
+            raise InputError(
+                f"client '{prepared[0]}' gives a Federation, {tables} a table: let load return the "
+                "same everywhere"
+            )
+        if len(self.told) < len(self.clients):
+            return False
+        self.common = combine([self.told[client] for client in self.clients]).text()
+        return True
 
     def _admit(self, node: int, facts: Facts, numbers: dict[str, float]) -> None:
         client = facts.client

@@ -14,6 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
 from fedparity.clients.door import Door
+from fedparity.data.told import Common
 from fedparity.engines.engine import Setup
 from fedparity.engines.evaluation import Values
 from fedparity.errors import InputError
@@ -89,7 +90,7 @@ def serve(
     else:
         folder.require_unused()
     if config.resume and (file.exists() or folder.has_checkpoint()):
-        name, roster.facts = read_sites(folder, config)
+        name, roster.facts, roster.common = read_sites(folder, config)
         enough = config.min_replies or int(settings.get("min_replies", 1))
         roster.gather(config.wait, config.deadline, lstar=False, enough=enough)
     else:
@@ -109,7 +110,8 @@ def deployed(
 ) -> Experiment:
     """Return the experiment over a stand-in for the data that the sites keep."""
     sites = [roster.facts[client] for client in config.clients]
-    federation = stand_in(sites, recipe_of(settings) if settings.get("data") else None)
+    made = Common.read(roster.common).prepared if roster.common else None
+    federation = stand_in(sites, recipe_of(settings) if settings.get("data") else None, made)
     changed: dict[str, Any] = {"engine": "flower", "chunk": None}
     if config.min_replies is not None:
         changed["min_replies"] = config.min_replies
@@ -230,17 +232,18 @@ def write_sites(folder: RunDir, name: str, roster: Roster) -> None:
     """Write the run's name and what its sites told, for a resume."""
     sites = [dataclasses.asdict(roster.facts[client]) for client in roster.clients]
     with folder.checksums.placing(folder.path / SITES) as beside:
-        beside.write_text(json.dumps({"run": name, "sites": sites}, indent=1), encoding="utf-8")
+        told = {"run": name, "sites": sites, "common": roster.common}
+        beside.write_text(json.dumps(told, indent=1), encoding="utf-8")
 
 
-def read_sites(folder: RunDir, config: RunConfig) -> tuple[str, dict[str, Facts]]:
-    """Return the run's name and what its sites told when it began."""
+def read_sites(folder: RunDir, config: RunConfig) -> tuple[str, dict[str, Facts], str]:
+    """Return the run's name, what its sites told when it began, and how they prepare tables."""
     file = folder.path / SITES
     content = folder.read(file)
     try:
         found = json.loads(content)
         facts = [Facts.read(json.dumps(site)) for site in found["sites"]]
-        name = str(found["run"])
+        name, common = str(found["run"]), str(found.get("common", ""))
     except (ValueError, KeyError, TypeError, BadMessage) as error:
         raise InputError(f"{file} cannot be read: {error}") from error
     clients = tuple(site.client for site in facts)
@@ -249,4 +252,4 @@ def read_sites(folder: RunDir, config: RunConfig) -> tuple[str, dict[str, Facts]
             f"cannot resume {config.out}: its clients are {', '.join(clients)}, the run config "
             f"names {', '.join(config.clients)}"
         )
-    return name, {site.client: site for site in facts}
+    return name, {site.client: site for site in facts}, common

@@ -14,10 +14,11 @@ import torch
 
 from fedparity.clients.simulated import Simulation
 from fedparity.clients.store import ClientStore
+from fedparity.data import Federation
 from fedparity.engines import choice
 from fedparity.engines.engine import rows_of
 from fedparity.errors import InputError
-from fedparity.flower import Load, codec
+from fedparity.flower import codec
 from fedparity.flower.agreement import agreed, blueprint, conditions_of, digest
 from fedparity.flower.census import Facts
 from fedparity.flower.codec import BASE, BadMessage, Stamp
@@ -46,8 +47,8 @@ class Site:
         The experiment's.
     client
         The client's id.
-    load
-        Returns the federation of that client alone.
+    federation
+        That of the client alone.
     task
         Stands in for a task that settings cannot name.
     allowed
@@ -58,13 +59,12 @@ class Site:
         self,
         settings: Mapping[str, Any],
         client: str,
-        load: Load,
+        federation: Federation,
         task: Task | None,
         allowed: Allowed,
     ) -> None:
         self.client, self.conditions = client, conditions_of(settings)
         self.agreed = agreed(settings, task, allowed)
-        federation = load(client)
         if len(federation) != 1:
             raise InputError(
                 f"load('{client}') gives {len(federation)} clients: a site has one, take "

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedparity.data import Federation, rebuild
-from fedparity.data.source import located
+from fedparity.data import Federation, SiteTable, rebuild, table
+from fedparity.data.recipe import table_of as table_in
+from fedparity.data.source import TableRecipe, located
 from fedparity.data.table import is_table
 from fedparity.errors import InputError
 from fedparity.imports import NOTHING, Allowed
@@ -44,6 +45,40 @@ def federation_of(
     ``allowed`` is the code that the settings may name.
     """
     return rebuild(recipe_of(settings), data_dir, allowed)
+
+
+def site_of(
+    experiment: str | Path,
+    client: str,
+    file: str | Path | None = None,
+    allowed: Allowed = NOTHING,
+) -> Federation | SiteTable:
+    """Return what the site of a client has of the data of an experiment.
+
+    Parameters
+    ----------
+    experiment
+        The experiment file.
+    client
+        The client.
+    file
+        The site's own table, with the columns that the experiment names; None: the client's share
+        is cut out of the data that the experiment names, as a trial.
+    allowed
+        The code that the experiment may name.
+    """
+    settings = settings_at(experiment) if file is None else read_yaml(Path(experiment))
+    recipe = recipe_of(settings)
+    if "table" not in recipe:
+        if file is not None:
+            raise InputError(f"the experiment names no table, so {file} is not read by itself")
+        return federation_of(settings, allowed=allowed).only(client)
+    told = TableRecipe.read(recipe)
+    if file is not None:
+        return SiteTable.of(told, table.read(Path(file)), client)
+    if told.noise or told.prepare not in ("federated", "client"):
+        return federation_of(settings, allowed=allowed).only(client)
+    return SiteTable.of(told, table_in(told).frame, client)
 
 
 def recipe_of(settings: Mapping[str, Any]) -> dict[str, Any]:
