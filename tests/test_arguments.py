@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 import fedparity as fp
@@ -21,6 +22,38 @@ WRONG = {
     "Dirichlet: alpha must be given": lambda: fp.Dirichlet(),
     "unknown setting of Dirichlet 'alfa'": lambda: fp.Dirichlet(alfa=1),
     "IID: takes 0 settings, no more": lambda: fp.IID(3),
+}
+
+X, Y, C = [[0.0], [1.0]], [0, 1], ["a", "b"]
+TABLE = pd.DataFrame({"u": [0.0, 1.0], "y": Y, "c": C})
+DIGITS = fp.datasets.digits()
+MADE = fp.Federation.from_arrays
+TABLED = fp.Federation.from_frame
+WRONG |= {
+    "from_arrays: client must be given": lambda: MADE(X, Y),
+    "unknown setting of from_arrays 'clients': did you mean 'client'?": lambda: MADE(
+        X, Y, clients=C
+    ),
+    "from_arrays: seed should be a valid integer": lambda: MADE(X, Y, C, seed="x"),
+    "fractions 0.2 are not three numbers": lambda: MADE(X, Y, C, fractions=0.2),
+    "groups are told by kind": lambda: MADE(X, Y, C, groups=3),
+    "rows of different lengths": lambda: MADE([[1], [2, 3]], Y, C),
+    "from_frame: target must be given": lambda: TABLED(TABLE, "c"),
+    "unknown setting of from_frame 'feature'": lambda: TABLED(TABLE, "c", "y", feature=["u"]),
+    "got '3' for names of columns": lambda: TABLED(TABLE, "c", "y", groups=3),
+    "no table: give a DataFrame": lambda: TABLED(3, "c", "y"),
+    "there is no row": lambda: TABLED(TABLE.iloc[:0], "c", "y"),
+    "from_datasets: give a list of torch datasets": lambda: fp.Federation.from_datasets([3]),
+    "sequences are told by client": lambda: fp.Federation.from_sequences(3),
+    "unknown setting of split 'client': did you mean": lambda: DIGITS.split("iid", client=2),
+    "split: clients should be a valid integer": lambda: DIGITS.split("iid", clients=2.5),
+    "3 is no partition": lambda: DIGITS.split(3, clients=2),
+    "<class 'fedparity.data.partition.IID'> is no part": lambda: DIGITS.split(fp.IID, clients=2),
+    "3 is no label noise": lambda: DIGITS.split("iid", clients=2, noise=3),
+    "unknown setting of digits 'foo'": lambda: fp.datasets.digits(foo=3),
+    "synthetic: alpha should be a valid number": lambda: fp.datasets.synthetic(alpha="x"),
+    "unknown client '3'": lambda: MADE(X, Y, C).only(3),
+    "a federation cannot be held in float32": lambda: MADE(X, Y, C).to("float32"),
 }
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError, validate_call
@@ -59,7 +60,7 @@ def checked(function: F) -> F:
         try:
             return validated(*given, **named)
         except ValidationError as error:
-            if error.title != function.__name__:
+            if error.title != function.__qualname__:
                 raise
             raise told(function.__name__, function, error) from None
 
@@ -68,10 +69,10 @@ def checked(function: F) -> F:
         return function(*given, **named)
 
     hints = _hints(function)
-    plain.__annotations__ = {name: hint for name, hint in hints.items() if name != "return"}
-    parameters = inspect.signature(function).parameters.values()
+    parameters = inspect.signature(function).parameters
+    plain.__annotations__ = {name: hints.get(name, Any) for name in parameters}
     plain.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [p.replace(annotation=hints.get(p.name, Any)) for p in parameters]
+        [p.replace(annotation=plain.__annotations__[p.name]) for p in parameters.values()]
     )
     validated = validate_call(plain)
     return asked  # type: ignore[return-value]
@@ -86,9 +87,7 @@ def told(name: str, of: Callable[..., Any], error: ValidationError) -> InputErro
     if problem["type"] == "unexpected_keyword_argument":
         return unknown(f"setting of {name}", str(place), names)
     if problem["type"] == "unexpected_positional_argument":
-        return ArgumentError(
-            name, f"takes at most {len(names)} settings: {', '.join(names) or '-'}"
-        )
+        return ArgumentError(name, f"takes {len(names)} settings, no more: {', '.join(names)}")
     return ArgumentError(name, _line(problem, names))
 
 
@@ -107,11 +106,12 @@ def _line(problem: Mapping[str, Any], names: list[str]) -> str:
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of plain types."""
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError:  # a name that is there for type checkers alone
-        return {}
-    return {name: hint for name, hint in hints.items() if _is_plain(hint)}
+    found: dict[str, Any] = {}
+    for name, text in function.__annotations__.items():
+        one = SimpleNamespace(__annotations__={name: text})
+        with suppress(NameError):  # a name that is there for type checkers alone, or not yet
+            found |= get_type_hints(one, function.__globals__, include_extras=True)
+    return {name: hint for name, hint in found.items() if _is_plain(hint)}
 
 
 def _is_plain(hint: Any) -> bool:

@@ -30,13 +30,13 @@ class DivergedError(FedparityError):
     """No update of a round is finite: the run cannot go on."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
     """Return the error for a name that is not in a table, with the nearest valid one.
 
     >>> print(unknown("algorithm", "egale", ["eagle", "fedavg"]))
     unknown algorithm 'egale': did you mean 'eagle'? Known: eagle, fedavg
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'? " if near else ""
     return InputError(f"unknown {kind} '{name}': {hint}Known: {', '.join(names)}")

@@ -94,7 +94,7 @@ def test_a_client_without_training_examples_is_refused_by_name():
         ({"y": [0, 1, 2, 0, 1, np.inf]}, "the target of example 5 is inf"),
         ({"y": [[0]] * 6}, "one target an example"),
         ({"y": [0.5] * 6, "kind": "classes"}, "kind='values'"),
-        ({"kind": "ordinal"}, "unknown kind of target 'ordinal'"),
+        ({"kind": "ordinal"}, "kind should be 'classes'"),
         ({"client": ["a", "b", None, "a", "b", "a"]}, "example 2 has no client"),
         ({"client": [1, "1", 1, 1, 1, 1], "part": None}, "two clients are called '1'"),
         ({"part": ["train"] * 5 + ["tests"]}, "unknown part 'tests': did you mean 'test'"),

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, validate_call
+from pydantic import Field
 
+from fedparity.arguments import checked
 from fedparity.data.dataset import Dataset
 from fedparity.data.images import Reading, read_mnist_like
 from fedparity.data.split import Ints
@@ -65,7 +66,7 @@ def _other_digits(y: Ints, first: Ints, order: Ints, used: int) -> tuple[Ints, i
     return order[used : used + len(first)], used + len(first)
 
 
-@validate_call
+@checked
 def ambiguous_mnist(
     each: Annotated[int, Field(ge=8, le=8000)] = 1000,
     low: Annotated[float, Field(gt=0, le=0.5)] = 0.4,

@@ -36,7 +36,10 @@ def array(values: Any) -> npt.NDArray[Any]:
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InputError("rows of different lengths: one value in every place is needed") from None
 
 
 def inputs(x: Any) -> npt.NDArray[Any]:
@@ -163,6 +166,8 @@ def owners(client: Any) -> tuple[Ints, tuple[str, ...]]:
         raise InputError(f"example {missing[0]} has no client: name one or leave it out")
     if values.dtype.kind == "f" and (values == np.round(values)).all():
         values = values.astype(np.int64)
+    if not len(values):
+        raise InputError("there is no row: a federation needs at least one example a client")
     codes, found = pd.factorize(values)
     names = np.asarray([str(value) for value in found])
     if values.dtype.kind in "biuf":
@@ -194,6 +199,8 @@ def groups(given: Mapping[str, Any], examples: int) -> tuple[Groups, dict[str, t
     Names are in natural order; where the value is missing, the group is called ``missing``.
     """
     codes, names = {}, {}
+    if not isinstance(given, Mapping):
+        raise InputError("groups are told by kind, such as {'sex': [...]}, one value an example")
     for kind, values in given.items():
         column: Any = array(values)
         if column.shape != (examples,):
@@ -251,9 +258,12 @@ def drawn(owner: Ints, names: Sequence[str], fractions: Sequence[float], seed: i
 
 def checked(fractions: Sequence[float]) -> tuple[float, float, float]:
     """Return the train, validation and test fractions, or say what is wrong with them."""
-    values = tuple(float(fraction) for fraction in fractions)
+    try:
+        values = tuple(float(fraction) for fraction in fractions)
+    except (TypeError, ValueError):
+        values = ()
     if len(values) != 3 or not math.isclose(sum(values), 1, abs_tol=1e-6):
-        raise InputError(f"fractions {values} are not three numbers that sum to 1")
+        raise InputError(f"fractions {fractions} are not three numbers that sum to 1")
     if values[0] <= 0 or min(values) < 0:
         raise InputError(f"fractions {values}: train must be above 0, the others not below")
     return values

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import validate_call
 
+from fedparity.arguments import checked
 from fedparity.data.cifar import IMAGE, LARGEST, PIXELS
 from fedparity.data.dataset import Dataset
 from fedparity.data.folder import data_dir as root_of
@@ -20,7 +20,7 @@ REMEDY = "unpack CIFAR-100, binary version, from www.cs.toronto.edu/~kriz/cifar.
 OUTPUTS = {"fine": 100, "coarse": 20}
 
 
-@validate_call
+@checked
 def cifar100(
     labels: Literal["fine", "coarse"] = "fine",
     normalise: Normalise = False,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedparity import spec
+from fedparity.arguments import checked
 from fedparity.data import build
 from fedparity.data.build import Kind, Parts
 from fedparity.data.federation import Federation, numbered
@@ -109,6 +110,7 @@ class Dataset:
         what = build.told(self.kind, self.outputs)
         return f"Dataset('{self.name}', {len(self)} examples, {what}, inputs {self.x.shape[1:]})"
 
+    @checked
     def split(
         self,
         scheme: Partition | str,

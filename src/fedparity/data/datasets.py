@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, validate_call
+from pydantic import Field
 
 from fedparity import imports, spec
+from fedparity.arguments import checked
 from fedparity.data import heart
 from fedparity.data.ambiguous import ambiguous_mnist
 from fedparity.data.cifar100 import cifar100
@@ -58,7 +59,7 @@ Classes = tuple[int, ...] | None
 Published = Literal["all", "train"]
 
 
-@validate_call
+@checked
 def digits() -> Dataset:
     """1,797 handwritten digits of 8 x 8 pixels, carried by scikit-learn: no download.
 
@@ -73,7 +74,7 @@ def digits() -> Dataset:
     return Dataset("digits", x, labels.astype(np.int64), 10, recipe="digits")
 
 
-@validate_call
+@checked
 def eagle_synthetic(
     seed: Seed = 0,
     n: Annotated[int, Field(ge=2, le=1_000_000)] = 100,
@@ -109,7 +110,7 @@ def eagle_synthetic(
     )
 
 
-@validate_call
+@checked
 def synthetic(
     alpha: Annotated[float, Field(ge=0)] = 1.0,
     beta: Annotated[float, Field(ge=0)] = 1.0,
@@ -149,7 +150,7 @@ def synthetic(
     )
 
 
-@validate_call
+@checked
 def mnist(
     normalise: Normalise = False,
     classes: Classes = None,
@@ -173,7 +174,7 @@ def mnist(
     )
 
 
-@validate_call
+@checked
 def fashion_mnist(
     normalise: Normalise = False,
     classes: Classes = None,
@@ -194,7 +195,7 @@ def fashion_mnist(
     )
 
 
-@validate_call
+@checked
 def cifar10(
     normalise: Normalise = False,
     classes: Classes = None,
@@ -215,7 +216,7 @@ def cifar10(
     return read_cifar10(remedy, Reading(normalise, classes, part), data_dir)
 
 
-@validate_call
+@checked
 def femnist(normalise: Normalise = False, data_dir: Folder = None) -> Dataset:
     """Handwritten digits and letters of 28 x 28 pixels, 62 classes, one natural client a writer.
 
@@ -231,7 +232,7 @@ def femnist(normalise: Normalise = False, data_dir: Folder = None) -> Dataset:
     return read_femnist(remedy, Reading(normalise), data_dir)
 
 
-@validate_call
+@checked
 def heart_disease(
     impute: Literal["client", "global"] = "client",
     scale: Literal["client", "global", "none"] = "client",

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import validate_call
 
+from fedparity.arguments import checked
 from fedparity.data.dataset import Dataset
 from fedparity.data.folder import find
 from fedparity.data.idx import read_idx
@@ -18,7 +18,7 @@ OUTPUTS = {"balanced": 47, "byclass": 62, "bymerge": 47, "digits": 10, "letters"
 REMEDY = "unpack the gzip version of EMNIST (Cohen, Afshar, Tapson, van Schaik) of NIST"
 
 
-@validate_call
+@checked
 def emnist(
     split: Literal["balanced", "byclass", "bymerge", "digits", "letters", "mnist"] = "balanced",
     normalise: Normalise = False,

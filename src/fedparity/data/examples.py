@@ -213,7 +213,7 @@ class Examples:
 
         ``whole`` leaves integer inputs as they are.
         """
-        if not dtype.is_floating_point:
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise InputError(f"a federation cannot be held in {dtype}: take a floating point type")
         changed = self._splits().values()
         if all(split.held_in(dtype, whole) for split in changed):
@@ -223,6 +223,8 @@ class Examples:
 
     def only(self, *names: str) -> Self:
         """Return the federation of these clients alone, in the order given."""
+        if not names:
+            raise InputError("only: name at least one client")
         for name in set(names).difference(self.names):
             raise unknown("client", name, self.names)
         chosen = [self.names.index(name) for name in names]
@@ -248,6 +250,8 @@ class Examples:
         if self.kind != "classes" or self.outputs < 2:
             raise InputError("label noise needs at least two classes")
         noise = as_noise(noise)
+        if clients is not None and not isinstance(clients, list | tuple):
+            raise InputError("clients of label noise: give a list of names")
         for name in set(clients or ()).difference(self.names):
             raise unknown("client", name, self.names)
         chosen = np.isin(np.asarray(self.names), list(self.names if clients is None else clients))

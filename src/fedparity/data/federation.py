@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from fedparity.arguments import checked
 from fedparity.data import build, frame, torchsets
 from fedparity.data.build import Kind
 from fedparity.data.examples import Examples
@@ -40,6 +41,7 @@ class Federation(Examples):
     """
 
     @classmethod
+    @checked
     def from_arrays(
         cls,
         x: Any,
@@ -85,7 +87,8 @@ class Federation(Examples):
         owner, names = build.owners(client)
         lengths = {"x": len(values), "y": len(target), "client": len(owner)}
         if part is not None:
-            lengths["part"] = len(part)
+            part = build.array(part)
+            lengths["part"] = part.size
         if len(set(lengths.values())) > 1:
             said = ", ".join(f"{name} has {n}" for name, n in lengths.items())
             raise InputError(f"one row an example is expected: {said}")
@@ -97,6 +100,7 @@ class Federation(Examples):
         return cls(names, *three, outputs=outputs, kind=kind, classes=classes, groups=called)
 
     @classmethod
+    @checked
     def from_frame(
         cls,
         df: pd.DataFrame | Table | str | Path | Sequence[str | Path],
@@ -204,6 +208,7 @@ class Federation(Examples):
         )
 
     @classmethod
+    @checked
     def from_datasets(
         cls,
         train: Sequence[Any],
@@ -221,7 +226,9 @@ class Federation(Examples):
         Each gives ``(x, y)`` pairs. Without ``validation`` and ``test``, each client's examples
         are split by ``fractions`` and ``seed``; with either, the lists are taken as they are.
         """
-        names = tuple(names) if names is not None else numbered(len(train))
+        if not isinstance(train, list | tuple) or not all(map(_is_dataset, train)):
+            raise InputError("from_datasets: give a list of torch datasets, one a client")
+        names = _names(names) if names is not None else numbered(len(train))
         x, y, owner, part = torchsets.stacked(names, train, validation, test)
         target, kind, outputs, classes = build.targets(y, kind, outputs)
         if validation is None and test is None:
@@ -230,6 +237,7 @@ class Federation(Examples):
         return cls(names, *three, outputs=outputs, kind=kind, classes=classes)
 
     @classmethod
+    @checked
     def from_sequences(
         cls,
         sequences: Mapping[str, Any],
@@ -267,7 +275,14 @@ class Federation(Examples):
 
 
 def _names(given: Sequence[str] | str) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, Iterable) or isinstance(names, Mapping):
+        raise InputError(f"got {str(given)[:40]!r} for names of columns: give a list of names")
+    return tuple(str(name) for name in names)
+
+
+def _is_dataset(given: object) -> bool:
+    return hasattr(given, "__len__") and hasattr(given, "__getitem__")
 
 
 def numbered(clients: int) -> tuple[str, ...]:

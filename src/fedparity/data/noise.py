@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass
 from fedparity import imports, spec
 from fedparity.arguments import Settings
 from fedparity.data.split import Ints
+from fedparity.errors import InputError
 from fedparity.imports import Allowed
 
 
@@ -66,7 +67,10 @@ NOISES: Mapping[str, Callable[..., Noise]] = {"symmetric": Symmetric, "pair": Pa
 
 def as_noise(noise: Noise | str) -> Noise:
     """Return the noise a text such as ``"symmetric(rate=0.3)"`` names; an object is kept."""
-    return read(noise, Allowed.by(named=noise)) if isinstance(noise, str) else noise
+    made = read(noise, Allowed.by(named=noise)) if isinstance(noise, str) else noise
+    if isinstance(made, type) or not isinstance(made, Noise):
+        raise InputError(f"{made!r} is no label noise: give 'pair', or an object such as Pair()")
+    return made
 
 
 def read(text: str, allowed: Allowed) -> Noise:

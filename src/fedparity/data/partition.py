@@ -207,7 +207,10 @@ PARTITIONS: Mapping[str, Callable[..., Partition]] = {
 
 def as_partition(scheme: Partition | str) -> Partition:
     """Return the scheme a text such as ``"dirichlet(alpha=0.1)"`` names; an object is kept."""
-    return read(scheme, Allowed.by(named=scheme)) if isinstance(scheme, str) else scheme
+    made = read(scheme, Allowed.by(named=scheme)) if isinstance(scheme, str) else scheme
+    if isinstance(made, type) or not isinstance(made, Partition):
+        raise InputError(f"{made!r} is no partition: give 'iid', or an object such as IID()")
+    return made
 
 
 def read(text: str, allowed: Allowed) -> Partition:

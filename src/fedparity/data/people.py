@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, validate_call
+from pydantic import Field
 
+from fedparity.arguments import checked
 from fedparity.data import tabular
 from fedparity.data.dataset import Dataset
 from fedparity.data.folder import find
@@ -45,7 +46,7 @@ PLACES = {
 AGES = {0: "under 30", 30: "30 to 44", 45: "45 to 59", 60: "60 and more"}
 
 
-@validate_call
+@checked
 def adult(prepare: Way = "federated", protected: bool = False, data_dir: Folder = None) -> Dataset:
     """48,842 people of a census: does one earn more than 50,000 dollars? Doctorates and others.
 
@@ -98,7 +99,7 @@ def _adult(path: Path) -> pd.DataFrame:
     return df
 
 
-@validate_call
+@checked
 def acs_income(
     prepare: Way = "federated",
     protected: bool = False,
@@ -169,7 +170,7 @@ def _banded(codes: Any, first: dict[int, str]) -> Any:
     return _categories(place.astype(np.int8), list(first.values()))
 
 
-@validate_call
+@checked
 def vehicle(prepare: Way = "federated", data_dir: Folder = None) -> Dataset:
     """1,860 recordings of 23 sensors beside a road: which of two kinds of vehicle passes?
 
@@ -188,7 +189,7 @@ def vehicle(prepare: Way = "federated", data_dir: Folder = None) -> Dataset:
     return _tasks("vehicle", "sensor", data_dir, prepare, lambda y: (y > 0).astype(np.int64))
 
 
-@validate_call
+@checked
 def landmine(prepare: Way = "federated", data_dir: Folder = None) -> Dataset:
     """14,820 radar images of 29 mine fields: is there a mine? 6 % are.
 
@@ -207,7 +208,7 @@ def landmine(prepare: Way = "federated", data_dir: Folder = None) -> Dataset:
     return _tasks("landmine", "field", data_dir, prepare, lambda y: y.astype(np.int64))
 
 
-@validate_call
+@checked
 def school(prepare: Way = "federated", data_dir: Folder = None) -> Dataset:
     """15,362 pupils of 139 schools of London: the exam score, a value.
 
@@ -238,7 +239,7 @@ def _tasks(
     return tabular.of(name, table, targets(read["y"]), owner, {"prepare": prepare}, values=values)
 
 
-@validate_call
+@checked
 def beijing_air(prepare: Way = "federated", data_dir: Folder = None) -> Dataset:
     """412,029 hours at 12 stations of Beijing: the fine dust (PM2.5), a value.
 
@@ -270,7 +271,7 @@ def beijing_air(prepare: Way = "federated", data_dir: Folder = None) -> Dataset:
     )
 
 
-@validate_call
+@checked
 def communities_crime(prepare: Way = "federated", data_dir: Folder = None) -> Dataset:
     """1,994 communities of 46 states: violent crimes for their people, a value from 0 to 1.
 
@@ -300,7 +301,7 @@ def communities_crime(prepare: Way = "federated", data_dir: Folder = None) -> Da
     )
 
 
-@validate_call
+@checked
 def law_school(
     prepare: Way = "federated", protected: bool = False, data_dir: Folder = None
 ) -> Dataset:

@@ -71,6 +71,8 @@ def windows(
 def _by_client(sequences: Mapping[str, Any]) -> list[list[Document]]:
     """Return every client's documents."""
     found: list[list[Document]] = []
+    if not isinstance(sequences, Mapping):
+        raise InputError("sequences are told by client, such as {'a': 'some text'}")
     for documents in sequences.values():
         several = isinstance(documents, list | tuple) and len(documents) > 0
         several = several and not isinstance(documents[0], int | np.integer)

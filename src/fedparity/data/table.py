@@ -80,9 +80,13 @@ def matches(path: Path) -> list[Path]:
 
 def files_of(pattern: str | Path | Sequence[str | Path]) -> list[Path]:
     """Return the files that a path, a pattern or a list of them names."""
-    patterns = [pattern] if isinstance(pattern, str | Path) else list(pattern)
+    patterns = [pattern] if isinstance(pattern, str | Path) else pattern
+    if not isinstance(patterns, list | tuple) or not patterns:
+        raise InputError("no table: give a DataFrame, the path of a file, or a list of paths")
     found: list[Path] = []
     for each in patterns:
+        if not isinstance(each, str | Path):
+            raise InputError(f"{str(each)[:40]!r} is no path of a table")
         path = Path(each).expanduser()
         these = matches(path)
         if not these:

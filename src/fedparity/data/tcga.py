@@ -7,14 +7,15 @@ from typing import Annotated
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, validate_call
+from pydantic import Field
 
+from fedparity.arguments import checked
 from fedparity.data.dataset import Dataset
 from fedparity.data.folder import find
 from fedparity.errors import InputError
 
 
-@validate_call
+@checked
 def tcga_brca(
     intervals: Annotated[int, Field(ge=1, le=1000)] = 10,
     days: Annotated[float, Field(gt=0)] = 365.25,

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, validate_call
+from pydantic import Field
 
+from fedparity.arguments import checked
 from fedparity.data.dataset import Dataset
 from fedparity.data.folder import find
 from fedparity.data.sequences import windows
@@ -20,7 +21,7 @@ from fedparity.errors import InputError
 LARGEST = 256 * 1024 * 1024
 
 
-@validate_call
+@checked
 def shakespeare(
     length: Annotated[int, Field(ge=1, le=10_000)] = 80,
     least: Annotated[int, Field(ge=1)] = 5,
@@ -69,7 +70,7 @@ def shakespeare(
     ).named("shakespeare", length=length, least=least)
 
 
-@validate_call
+@checked
 def medical_question_pairs(
     vocabulary: Annotated[int, Field(ge=2, le=1_000_000)] = 4096,
     length: Annotated[int, Field(ge=1, le=1000)] = 32,
