@@ -17,6 +17,8 @@ from fedparity.errors import FedparityError, InputError
 from fedparity.method import Client, Finish, Part, Tensors
 from fedparity.method.messages import Down, Replies
 from fedparity.parts import DPClient, DPLosses, Scaffold
+from fedparity.run.driver import Run
+from fedparity.run.watching import Silent
 from fedparity.testing import unlike_clients
 from fedparity.toolbox.accounting import Mechanism, epsilon
 
@@ -82,8 +84,9 @@ def test_a_report_that_nobody_declared_does_not_leave():
         sent([Leak(), DPClient()])
 
 
+@pytest.mark.filterwarnings("ignore:.*gives no privacy")
 def test_the_server_adds_noise_to_the_sum_and_divides_by_the_clients_asked():
-    script = Script([DPClient(clip=2.0, noise=1.5)], cohort=4)
+    script = Script([DPClient(clip=2.0, noise=1.5, seeded=True)], cohort=4)
     x = script.play(FIXTURE)
     drawn = Script([]).context
     noise = type(drawn)(**{**vars(drawn), "round": 1}).noise("dp_client", 2)
@@ -207,6 +210,65 @@ def test_an_exchange_of_too_few_answers_is_counted_all_the_same(text, asked):
     assert (phases, replies) == (asked, None)
     assert server.parts["dp_client"]["rounds"].tolist() == [1] * 10
     assert torch.equal(server.x, made.server.x)
+
+
+def test_who_was_probed_and_then_lost_is_counted():
+    """Their report may have left them, and come too late."""
+    made = bench(TEN, "delta_fl+dp_client(where=clients)", solver=SOLVER, model=small_net)
+
+    def ask(down: Down, cohort: Tensor) -> Replies:
+        return made.door.ask(down, cohort[:6] if down.phase == "probe" else cohort)
+
+    ctx = replace(made.context, round=1)
+    server, replies = made.setup.algorithm.round(made.server, torch.arange(10), ask, ctx)
+    assert len(replies.clients) <= 6
+    assert server.parts["dp_client"]["rounds"].tolist() == [1] * 10
+
+
+def test_losses_told_to_a_sampling_are_counted_where_too_few_tell_them():
+    run = Run(
+        fp.Experiment(
+            TEN,
+            "linear",
+            "dp_client+dp_losses",
+            2,
+            SOLVER,
+            sampling="power_of_choice(candidates=5)",
+            cohort=2,
+            lstar="none",
+        ),
+        watch=Silent(),
+    )
+    state = run.open()
+    run.door.min_replies = 6
+    run.round(state)
+    run.close()
+    assert state.empty == 1
+    assert int(state.server.parts["dp_client"]["rounds"].max()) == 1
+
+
+@pytest.mark.parametrize("text", ["dp_client", "dp_client(where=clients)", "dp_sgd"])
+def test_noise_comes_from_no_known_seed(text):
+    one, other = (after(bench(TEN, text, solver=SOLVER, model=small_net), 1) for _ in range(2))
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["dp_client", "dp_client(quantile=0.5,where=clients)", "dp_sgd"])
+def test_noise_of_the_runs_seed_can_be_made_again_and_gives_no_privacy(name):
+    text = f"{name[:-1]},seeded=True)" if "(" in name else f"{name}(seeded=True)"
+    with pytest.warns(UserWarning, match="gives no privacy: noise follows from the run's seed"):
+        made = [bench(TEN, text, solver=SOLVER, model=small_net) for _ in range(2)]
+    assert torch.equal(*(after(each, 1) for each in made))
+    part = made[0].setup.algorithm.parts[0]
+    guarantee = part.guarantee(made[0].server.parts[part.name], made[0].context)
+    assert guarantee.epsilon is None
+    assert "noise follows from the run's seed" in guarantee.because
+
+
+def test_losses_with_noise_of_the_runs_seed_leave_no_epsilon():
+    with pytest.warns(UserWarning, match="'dp_losses' gives no privacy"):
+        found = told([fp.parts.FedEBA(), DPClient(cap=2.0), DPLosses(seeded=True)])
+    assert found.epsilon is None
 
 
 def test_the_count_of_adaptive_clipping_is_part_of_epsilon():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch.nn.functional import cross_entropy
 import fedparity as fp
 from fedparity.errors import InputError
 from fedparity.learning.seeds import seeds_for
+from fedparity.method import Client, Part
 from fedparity.parts import DPSGD, PaperDP
 from fedparity.testing import unlike_clients
 from fedparity.toolbox.accounting import Mechanism, epsilon, worst
@@ -113,7 +115,11 @@ def test_a_lot_may_be_empty_and_is_divided_by_its_expected_size():
         assert (float(found[0].norm()) > 0) == (lots[seed] > 0)
 
 
-@pytest.mark.parametrize("text", ["dp_sgd(clip=0.3)", "prox+dp_sgd(clip=0.3)+scaffold", "paper_dp"])
+@pytest.mark.filterwarnings("ignore:.*gives no privacy")
+@pytest.mark.parametrize(
+    "text",
+    ["dp_sgd(clip=0.3, seeded=True)", "prox+dp_sgd(clip=0.3, seeded=True)+scaffold", "paper_dp"],
+)
 def test_engines_agree_on_poisson_lots_of_unlike_clients(text):
     solver = fp.Solver(lr=0.2, epochs=1, batch=3, lots="poisson")
     loop, vmap = (
@@ -134,7 +140,9 @@ def test_dropout_draws_for_every_example_by_itself():
 # The guarantee
 
 
-def told(text: str, solver: fp.Solver = POISSON, rounds: int = 2, **conditions: object):
+def told(
+    text: str | list[Part], solver: fp.Solver = POISSON, rounds: int = 2, **conditions: object
+):
     made = bench(CLIENTS, text, solver=solver, model=small_net, **conditions)
     (part,) = (p for p in made.setup.algorithm.parts if p.name in ("dp_sgd", "paper_dp"))
     for _ in range(rounds):
@@ -210,6 +218,25 @@ def test_what_goes_on_from_noisy_gradients_keeps_the_epsilon(text):
 
 
 # What is refused
+
+
+@dataclass(frozen=True)
+class Louder(Part):
+    """Makes every gradient a hundred times as long."""
+
+    name = "louder"
+
+    def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
+        return 100 * g
+
+
+def test_what_changes_gradients_before_their_noise_leaves_no_epsilon():
+    assert told([DPSGD(), Louder()]).epsilon is not None
+    found = told([Louder(), DPSGD()])
+    assert found.epsilon is None
+    assert found.because == (
+        "'louder' changes clipped gradients before they have noise: write it behind 'dp_sgd'"
+    )
 
 
 def normed(shape: tuple[int, ...], outputs: int) -> nn.Module:

@@ -12,6 +12,7 @@ Steele, Lea, Flood. Fast splittable pseudorandom number generators. OOPSLA 2014.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
@@ -166,6 +167,12 @@ def normal(seed: Tensor, draw: int, size: int, dtype: torch.dtype) -> Tensor:
     radius = torch.sqrt(-2 * torch.log1p(-u[: even // 2]))
     angle = 2 * torch.pi * u[even // 2 :]
     return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)])[:size]
+
+
+def unknown_to_all(like: Tensor) -> Tensor:
+    """Return seeds from the operating system, for noise that nobody must be able to subtract."""
+    words = secrets.token_bytes(8 * like.numel())
+    return torch.from_numpy(np.frombuffer(words, dtype=np.int64).copy()).view(like.shape)
 
 
 def salted(seed: Tensor, purpose: str) -> Tensor:

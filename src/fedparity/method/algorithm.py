@@ -186,16 +186,17 @@ class Algorithm:
         down = Down("probe", ctx.round, ctx.lr, server.x, server.buffers)
         down = replace(down, each=self._contact(cohort, ctx))
         probe: Named = {}
+        ctx = replace(ctx, asked=cohort)
         if any(part.asks(state.get(part.name, {})) for part in self.having("measure")):
             seen = ask(down, cohort)
             if not len(seen.clients):
-                return self._in_vain(server, ctx_for(ctx, cohort)), None
+                return self.in_vain(server, ctx_for(ctx, cohort)), None
             cohort, probe = seen.clients, seen.reports
         ctx = ctx_for(ctx, cohort)
         question, cohort = self._training(down, probe, state, ctx)
         replies = ask(question, cohort)
         if not len(replies.clients):
-            return self._in_vain(server, ctx), None
+            return self.in_vain(server, ctx), None
         if not torch.equal(replies.clients, ctx.clients):
             ctx = ctx_for(ctx, replies.clients)
         ctx = replace(ctx, steps=replies.steps, server_lr=server_lr)
@@ -210,8 +211,11 @@ class Algorithm:
             replies = replies._replace(weights=weights)
         return Server(x, buffers, {name: kept for name, kept in state.items() if kept}), replies
 
-    def _in_vain(self, server: Server, ctx: Context) -> Server:
-        """Return the state after a round without enough answers from those who were asked."""
+    def in_vain(self, server: Server, ctx: Context) -> Server:
+        """Return the state after a round without enough answers from those who were asked.
+
+        Answers may have left clients, late or too few: what counts privacy counts them.
+        """
         counted = {
             part.name: dict(plan.state)
             for part in self.having("guarantee")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedparity.learning.layout import Layout
+from fedparity.learning.seeds import unknown_to_all
 from fedparity.method.algorithm import Algorithm
 from fedparity.method.client import SHARED, Client
 from fedparity.method.facts import BEFORE, FACTS
@@ -154,7 +155,9 @@ def _tree(lane: Lane, down: Down, state: Named) -> Tree:
     """Return what is known of the clients before anything is measured."""
     if not lane.algorithm.parts:  # nobody looks
         return {"facts": {}}
+    private = lane.algorithm.having("guarantee")
     return {
+        **({"secret": unknown_to_all(lane.seed)} if private else {}),
         "each": {part: dict(tensors) for part, tensors in down.each.items()},
         "state": state,
         "facts": {},

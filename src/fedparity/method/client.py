@@ -109,12 +109,19 @@ class Client:
         """Return numbers in [0, 1) that depend on run, round, client, part, hook, step and draw."""
         return seeds.uniform(self._own_seed(), self._draw(draw), size, self.anchor.dtype)
 
-    def noise(self, size: int, draw: int = 0) -> Tensor:
+    def noise(self, size: int, draw: int = 0, secret: bool = False) -> Tensor:
         """Return standard normal numbers at the same address as :meth:`uniform`.
 
-        In ``seal`` they are others in every exchange of a round.
+        In ``seal`` they are others in every exchange of a round. ``secret`` takes them from the
+        operating system's chance instead, for a part that guarantees privacy (it has the hook
+        ``guarantee``): whoever knows the run's seed could subtract the others.
         """
-        return seeds.normal(self._own_seed(), self._draw(draw), size, self.anchor.dtype)
+        seed = self._own_seed()
+        if secret:
+            if self.__dict__.get("secret") is None:
+                raise self._unknown("secret")
+            seed = seed ^ self.__dict__["secret"]
+        return seeds.normal(seed, self._draw(draw), size, self.anchor.dtype)
 
     def _own_seed(self) -> Tensor:
         """Return the seed of this part and hook; made when a part draws, for most do not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,6 +61,8 @@ class Context:
     chance: Chance = "uniform"
     """By what the clients that are asked are drawn."""
     local_buffers: bool = False
+    asked: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """Ids of all who were asked anything in this round, whether they answer or not."""
     """Whether buffers stay on the clients."""
 
     @property
@@ -80,7 +83,11 @@ class Context:
         """The uniform weights over those who answer."""
         return torch.full_like(self.prior, 1 / len(self.prior))
 
-    def noise(self, purpose: str, size: int) -> Tensor:
-        """Return standard normal numbers that depend on run, round and purpose alone, float64."""
-        drawn = generator(self.seed, purpose, self.round).standard_normal(size)
+    def noise(self, purpose: str, size: int, secret: bool = False) -> Tensor:
+        """Return standard normal numbers that depend on run, round and purpose alone, float64.
+
+        ``secret`` takes them from the operating system's chance: nobody can make them again.
+        """
+        rng = np.random.default_rng() if secret else generator(self.seed, purpose, self.round)
+        drawn = rng.standard_normal(size)
         return torch.from_numpy(drawn)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+ADDS_TO_GRADIENTS = "adds_to_gradients"
+"""Trait of a part whose ``grad`` adds what no example of the step changes, and does nothing else.
+
+It may stand before the noise of gradients, for no example counts for more; so may a pull."""
+
 
 @dataclass(frozen=True)
 class Guarantee:

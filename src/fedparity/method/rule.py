@@ -73,6 +73,7 @@ class Rule:
             steps=tree["steps"],
             progress=self.progress,
             seed=tree["seed"],
+            secret=tree.get("secret"),
             purpose=purpose,
             _facts={**tree["facts"], **tree["each"].get(SERVER, {})},
             **more,

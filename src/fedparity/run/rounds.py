@@ -18,7 +18,7 @@ from fedparity.clients.simulated import Simulation
 from fedparity.clients.store import ClientStore
 from fedparity.engines import choice
 from fedparity.engines.engine import Ids, Setup
-from fedparity.method.algorithm import ask_losses
+from fedparity.method.algorithm import ask_losses, ctx_for
 from fedparity.method.messages import Down, Replies
 from fedparity.method.privacy import Guarantee
 from fedparity.records.history import SERVER, History
@@ -121,6 +121,10 @@ class Rounds:
             server, replies = experiment.setup.algorithm.round(
                 server, torch.from_numpy(cohort), self.door.ask, ctx, experiment.server_lr
             )
+        elif silent:  # they were asked for losses, which may have left them
+            asked = torch.tensor(sorted(silent))
+            vain = replace(ctx_for(ctx, asked), asked=asked)
+            server = experiment.setup.algorithm.in_vain(server, vain)
         self.door.attendance.failed |= silent
         state.server, state.sampling, state.round = server, sampling, t
         if replies is not None:

@@ -23,6 +23,7 @@ from fedparity.method import (
     Vector,
     stacked,
 )
+from fedparity.method.privacy import ADDS_TO_GRADIENTS
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -70,7 +71,7 @@ class Scaffold(Part):
 
     @property
     def traits(self) -> frozenset[str]:
-        return frozenset({"control_variates"})
+        return frozenset({"control_variates", ADDS_TO_GRADIENTS})
 
     @property
     def reads(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 
 from fedparity.errors import InputError
@@ -22,6 +23,15 @@ def default_delta(population: int) -> float:
     0.0063
     """
     return float(max(population, 2) ** -1.1)
+
+
+SEEDED = "noise follows from the run's seed (seeded=True): whoever knows it can subtract it"
+"""Why noise that can be made again gives no privacy."""
+
+
+def warn_of_seed(part: str) -> None:
+    """Warn that noise which can be made again gives no privacy."""
+    warnings.warn(f"'{part}' gives no privacy: {SEEDED}", stacklevel=2)
 
 
 def others(part: Part, ctx: Context) -> list[Part]:

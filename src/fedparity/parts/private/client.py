@@ -63,6 +63,9 @@ class DPClient(Part):
         :math:`C \leftarrow C e^{-\text{rate}(b - \text{quantile})}`, with b the share of clients
         inside the bound. The noise on their number has the standard deviation ``counted`` and is
         part of epsilon. None leaves C as it is.
+    seeded
+        Take the noise from the run's seed, so that a test has the same numbers twice. Whoever knows
+        the seed can subtract it: there is no epsilon then, and a warning says so.
 
     Notes
     -----
@@ -97,6 +100,7 @@ class DPClient(Part):
     quantile: float | None = Field(default=None, gt=0, lt=1, description="of norms to clip at")
     rate: float = Field(default=0.2, gt=0, description="of adaptive clipping")
     counted: float = Field(default=10.0, gt=0, description="noise on the clients inside")
+    seeded: bool = Field(default=False, description="noise of the run's seed: no privacy")
 
     name = "dp_client"
     paper = "McMahan et al. 2018 (DP-FedAvg)"
@@ -134,6 +138,8 @@ class DPClient(Part):
                 f"'{self.name}' weighs clients alike, so the weights of '{weighing[0]}' would be "
                 f"ignored: write {self.name}(cap=3) for weights up to three equal shares"
             )
+        if self.seeded and self.noise:
+            claim.warn_of_seed(self.name)
         because = self._obstacle(ctx)
         first = None if because else self._epsilon(1, ctx)
         claim.check_budget(self.name, self.budget, first, because)
@@ -144,7 +150,7 @@ class DPClient(Part):
 
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
         """Count who is asked, whether an answer comes or not, and send the bound."""
-        asked = slice(None) if self.where == "server" or ctx.chance == "losses" else ctx.clients
+        asked = slice(None) if self.where == "server" or ctx.chance == "losses" else ctx.asked
         rounds = s["rounds"].clone()
         rounds[asked] += 1
         return Plan({"clip": s["clip"]} if self.quantile else {}, state={**s, "rounds": rounds})
@@ -165,14 +171,18 @@ class DPClient(Part):
         sealed = whole * (bound / torch.maximum(norm, bound))
         drawn = self.noise > 0 and self.where == "clients"
         if drawn:
-            sealed = sealed + self.noise * bound * c.noise(len(whole))
+            sealed = sealed + self.noise * bound * c.noise(len(whole), secret=not self.seeded)
         pieces = sealed.split_with_sizes([vector.numel() for vector in vectors])
         reports = {part: dict(report) for part, report in reply.reports.items()}
         for (part, name), piece in zip(places, pieces[1:], strict=True):
             reports[part][name] = piece.reshape(reply.reports[part][name].shape)
         if self.quantile and len(reply.delta):
             inside = (norm <= bound).to(whole.dtype)
-            told = inside + self.counted * c.noise(1, draw=1)[0] if drawn else inside
+            told = (
+                inside + self.counted * c.noise(1, 1, secret=not self.seeded)[0]
+                if drawn
+                else inside
+            )
             reports[self.name] = {"inside": told}
         return Reply(pieces[0], reply.buffers, reports)
 
@@ -197,7 +207,7 @@ class DPClient(Part):
     ) -> tuple[Tensor, Tensors]:
         bound = float(s["clip"]) if self.quantile else self.clip
         scale = self.noise * bound * (self.cap or 1.0) / ctx.cohort
-        drawn = ctx.noise(self.name, deltas.shape[1]).to(deltas.dtype)
+        drawn = ctx.noise(self.name, deltas.shape[1], secret=not self.seeded).to(deltas.dtype)
         return w @ deltas + scale * drawn, s
 
     def step(
@@ -207,7 +217,8 @@ class DPClient(Part):
         assert self.quantile is not None
         inside = up["inside"].sum()
         if self.where == "server":
-            drawn = ctx.noise(f"{self.name}.inside", 1)[0].to(inside.dtype)
+            noise = ctx.noise(f"{self.name}.inside", 1, secret=not self.seeded)
+            drawn = noise[0].to(inside.dtype)
             inside = inside + self.counted * drawn
         share = inside / len(up["inside"])
         moved = s["clip"] * torch.exp(-self.rate * (share - self.quantile))
@@ -228,6 +239,8 @@ class DPClient(Part):
         """Return why there is no epsilon; empty if there is one."""
         if not self.noise:
             return "updates leave without noise (noise=0)"
+        if self.seeded or any(p.seeded for p in ctx.parts if isinstance(p, DPLosses)):
+            return claim.SEEDED
         parts = claim.others(self, ctx)
         for reason in claim.without_noise(parts, ctx, vectors=self.where == "clients"):
             return reason

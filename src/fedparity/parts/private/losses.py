@@ -29,6 +29,9 @@ class DPLosses(Part):
     noise
         Standard deviation :math:`z_F` of the noise, over what one client can change of the losses
         of a reply.
+    seeded
+        Take the noise from the run's seed, so that a test has the same numbers twice. Whoever knows
+        the seed can subtract it: there is no epsilon then, and a warning says so.
 
     Notes
     -----
@@ -50,6 +53,7 @@ class DPLosses(Part):
 
     most: float = Field(default=5.0, gt=0, allow_inf_nan=True, description="largest loss")
     noise: float = Field(default=1.0, ge=0, description="noise, in largest losses")
+    seeded: bool = Field(default=False, description="noise of the run's seed: no privacy")
 
     name = "dp_losses"
     paper = "Dwork, Roth 2014"
@@ -69,6 +73,8 @@ class DPLosses(Part):
     def validate(self, ctx: Context) -> None:
         if self.noise and math.isinf(self.most):
             raise InputError(f"'{self.name}' has noise in losses 'most', which is infinite")
+        if self.seeded and self.noise:
+            claim.warn_of_seed(self.name)
 
     def seal(self, reply: Reply, c: Client) -> Reply:
         found = [
@@ -85,7 +91,7 @@ class DPLosses(Part):
         for draw, (part, name, low) in enumerate(found):
             value = reports[part][name].clamp(low, self.most)
             if scale:
-                drawn = c.noise(value.numel(), draw).reshape(value.shape)
+                drawn = c.noise(value.numel(), draw, not self.seeded).reshape(value.shape)
                 value = (value + scale * drawn).clamp(low, self.most)
             reports[part][name] = value
         return reply._replace(reports=reports)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import takewhile
 
 import torch
 from pydantic import Field
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from fedparity.errors import InputError
 from fedparity.method import STRICT, Client, Context, Guarantee, Part, Plan, Tensors
+from fedparity.method.privacy import ADDS_TO_GRADIENTS
 from fedparity.parts.private import claim
 from fedparity.parts.private.lots import lot_sizes, mechanism
 from fedparity.toolbox.accounting import worst
@@ -36,6 +38,9 @@ class DPSGD(Part):
         examples of the largest client.
     budget
         Largest epsilon: the run stops before the round that would go over it.
+    seeded
+        Take the noise from the run's seed, so that a test has the same numbers twice. Whoever knows
+        the seed can subtract it: there is no epsilon then, and a warning says so.
 
     Notes
     -----
@@ -63,6 +68,7 @@ class DPSGD(Part):
     noise: float = Field(default=1.0, ge=0, description="noise, in bounds")
     delta: float | None = Field(default=None, gt=0, lt=1, description="of the guarantee")
     budget: float | None = Field(default=None, gt=0, description="largest epsilon")
+    seeded: bool = Field(default=False, description="noise of the run's seed: no privacy")
 
     name = "dp_sgd"
     paper = "Abadi et al. 2016 (DP-SGD)"
@@ -82,6 +88,8 @@ class DPSGD(Part):
         for part in ctx.parts:
             if not part.trains:
                 raise InputError(f"'{part.name}' takes no local steps, which '{self.name}' makes")
+        if self.seeded and self.noise:
+            claim.warn_of_seed(self.name)
         because = self._obstacle(ctx)
         once = torch.ones(ctx.population, dtype=torch.int64)
         first = None if because else self._epsilon(once, ctx)
@@ -93,7 +101,7 @@ class DPSGD(Part):
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
         """Count who is asked, whether an answer comes or not."""
         rounds = s["rounds"].clone()
-        rounds[ctx.clients] += 1
+        rounds[ctx.asked] += 1
         return Plan(each={"lot": lot_sizes(ctx).to(ctx.x.dtype)}, state={"rounds": rounds})
 
     def examples(self, grads: Tensor, c: Client) -> Tensor:
@@ -101,7 +109,7 @@ class DPSGD(Part):
         return grads * shrink
 
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
-        return g + self.noise * self.clip / c.down["lot"] * c.noise(len(g))
+        return g + self.noise * self.clip / c.down["lot"] * c.noise(len(g), secret=not self.seeded)
 
     def guarantee(self, s: Tensors, ctx: Context) -> Guarantee:
         because, rounds = self._obstacle(ctx), s["rounds"]
@@ -119,6 +127,8 @@ class DPSGD(Part):
         """Return why there is no epsilon; empty if there is one."""
         if not self.noise:
             return "gradients have no noise (noise=0)"
+        if self.seeded:
+            return claim.SEEDED
         if ctx.solver.batch is not None and ctx.solver.lots == "shuffled":
             return "batches are shuffled, not drawn anew at every step: lots='poisson'"
         if ctx.chance == "losses":
@@ -131,6 +141,13 @@ class DPSGD(Part):
                 return f"'{part.name}' trains on the examples without noise"
             if "move" in part.hooks:
                 return f"'{part.name}' asks clients for losses of their examples"
+        for part in takewhile(lambda part: part.name != self.name, ctx.parts):
+            adds = part.pull or ADDS_TO_GRADIENTS in part.traits
+            if "grad" in part.hooks and not adds:
+                return (
+                    f"'{part.name}' changes clipped gradients before they have noise: write it "
+                    f"behind '{self.name}'"
+                )
         return ""
 
     def _epsilon(self, rounds: Tensor, ctx: Context) -> float:
