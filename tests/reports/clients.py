@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
-from fedparity import Result
+from fedparity import Classification, Result
 
 
 def run(
@@ -15,6 +16,7 @@ def run(
     n_test: list[int] | None = None,
     names: list[str] | None = None,
     answered: list[int] | None = None,
+    kept: bool = True,
     alone: dict[str, list[float]] | None = None,
     **record: object,
 ) -> Result:
@@ -34,4 +36,16 @@ def run(
     if answered is not None:
         columns["rounds_answered"] = answered
     settings = {"algorithm": "any", "record": record}
-    return Result(pd.DataFrame(columns), pd.DataFrame(), settings, rounds=5)
+    found = Result(pd.DataFrame(columns), pd.DataFrame(), settings, rounds=5)
+    if kept and loss is not None and lstar is not None:
+        tables = map(_examples, found.clients["client"], loss, lstar)
+        found.keep(pd.concat(tables), None, Classification("linear"), None)
+    return found
+
+
+def _examples(client: str, loss: float, lstar: float) -> pd.DataFrame:
+    """Return 100 test examples, whose gaps are 0.1 above or below the client's."""
+    apart = np.tile([0.1, -0.1], 50)
+    rows = {"client": client, "split": "test", "index": range(100)}
+    shared = pd.DataFrame({**rows, "model": "global", "loss": loss + apart})
+    return pd.concat([shared, pd.DataFrame({**rows, "model": "alone", "loss": lstar})])

@@ -18,15 +18,29 @@ def gapped(*gaps: float):
 
 def test_the_headline_counts_who_gains_and_names_who_pays_most():
     told = headlines(run([0.9, 0.7], [0.3, 0.8], [0.4, 0.2]))
-    assert told[0].startswith("1 of 2 clients gain from joining")
+    # gaps -0.1 and 0.6, of 100 examples each whose gaps are 0.1 above or below these
+    assert told[0] == (
+        "By joining 1 client (client-0) certainly gains, and 1 client (client-1) certainly pays "
+        "(at 95 % for all clients of a run together)."
+    )
     assert told[1] == (
-        "client-1 pays most: its loss is 0.600 above the best it reaches alone (0.200)."
+        "client-1 has the largest loss gap: its loss is 0.600 above the best it reaches alone "
+        "(0.200)."
     )
     assert told[2] == "The mean accuracy is 80.0 %; client-1 has the lowest, 70.0 %."
 
 
-def test_the_headline_says_when_nobody_gains():
-    assert headlines(gapped(0.1, 0.2, 0.3))[0].startswith("No client gains from joining")
+def test_the_headline_says_when_nobody_gains_and_of_whom_it_cannot_be_told():
+    assert headlines(gapped(0.01, 0.2, 0.3))[0].startswith(
+        "By joining no client certainly gains, and 2 clients (client-1, client-2) certainly pay; "
+        "of 1 client it cannot be told"
+    )
+
+
+def test_without_the_losses_of_single_examples_nobody_is_said_to_gain():
+    told = headlines(run(None, [0.3, 0.8], [0.4, 0.2], kept=False))
+    assert told[0].startswith("Who gains and pays cannot be told")
+    assert not any("certainly" in sentence for sentence in told)
 
 
 def test_who_was_still_improving_alone_is_named():

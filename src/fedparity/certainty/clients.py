@@ -17,8 +17,8 @@ from fedparity.metrics.metric import Metric
 GAINS, PAYS, UNTOLD = "certainly gains", "certainly pays", "cannot be told"
 VERDICTS = (GAINS, PAYS, UNTOLD)
 FEW = 25
-"""Test examples under which nothing is certain: intervals of so few skewed losses miss too often.
-``benchmarks/certainty.py`` measures it."""
+"""Test examples under which nothing is certain: intervals of so few skewed losses miss too often,
+and the standard error of an accuracy may exceed ten points."""
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 """Bootstrap samples of an interval."""

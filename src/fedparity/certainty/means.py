@@ -37,10 +37,10 @@ class Means:
 
     def interval(self, confidence: float) -> tuple[Vector, Vector]:
         """Return the ends of ``mean -+ t s / sqrt(n)``; NaN with fewer than two values."""
-        from scipy import stats  # slow to import, so only when asked for
+        from scipy.special import stdtrit  # scipy.stats takes four times as long to import
 
         with np.errstate(invalid="ignore", divide="ignore"):
-            half = stats.t.ppf((1 + confidence) / 2, self.n - 1) * self.std / np.sqrt(self.n)
+            half = stdtrit(self.n - 1, (1 + confidence) / 2) * self.std / np.sqrt(self.n)
         return self.mean - half, self.mean + half
 
     def pvalues(self, null: float = 0.0) -> Vector:
@@ -60,7 +60,7 @@ class Means:
         P. Hall: On the removal of skewness by transformation. Journal of the Royal Statistical
         Society B 54 (1992), 221-228.
         """
-        from scipy import stats
+        from scipy.special import stdtr
 
         n, g = self.n, self.skewness
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -68,5 +68,5 @@ class Means:
             plain = np.sqrt(n) * s
             hall = np.sqrt(n) * (s + g * s**2 / 3 + g**2 * s**3 / 27 + g / (6 * n))
             both = np.where(np.sign(plain) == np.sign(hall), np.minimum(abs(plain), abs(hall)), 0.0)
-            found: Vector = 2 * stats.t.sf(np.where(np.isnan(s), np.nan, both), n - 1)
+            found: Vector = 2 * stdtr(n - 1, -np.where(np.isnan(s), np.nan, both))
         return found

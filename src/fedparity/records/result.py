@@ -65,6 +65,7 @@ class Result:
         self.clients, self.settings = clients, settings
         self.history, self._told = history[~told].reset_index(drop=True), history[told]
         self._tables: dict[str, pd.DataFrame] = {}
+        self._verdicts: pd.DataFrame | None = None
         self.rounds, self.path = rounds, path
         self._module = module
         self._task: Task | None = None
@@ -158,9 +159,7 @@ class Result:
     @property
     def groups(self) -> list[str]:
         """The kinds of groups inside clients that the run knows of, such as ``sex``."""
-        if "predictions" not in self._tables and self.path is None:
-            return []
-        if self.path is not None and not RunDir(self.path).predictions.exists():
+        if not self._has_predictions():
             return []
         names = map(str, self.predictions.columns)
         return [name.removeprefix(GROUP) for name in names if name.startswith(GROUP)]
@@ -230,6 +229,31 @@ class Result:
             resamples=resamples,
         )
         return found.drop(columns=["gap_p", "verdict"], errors="ignore") if self.alone else found
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """Who certainly gains and pays: ``client``, ``gap_low``, ``gap_high``, ``verdict``.
+
+        It is of the test examples, at 95 %. It has no row where nothing can be said: where each
+        client trained alone, nobody has an L*, or no predictions were kept.
+        """
+        if self._verdicts is None:
+            columns = ["client", "gap_low", "gap_high", "verdict"]
+            known = not self.alone and self._given_lstar("test") is not None and self._has_tests()
+            found = (
+                client_certainty(self.predictions, lstar=self._given_lstar("test")) if known else ()
+            )
+            self._verdicts = pd.DataFrame(found, columns=columns)
+        return self._verdicts
+
+    def _has_tests(self) -> bool:
+        """Tell whether predictions of test examples are kept."""
+        return self._has_predictions() and bool((self.predictions["split"] == "test").any())
+
+    def _has_predictions(self) -> bool:
+        if self.path is None:
+            return "predictions" in self._tables
+        return RunDir(self.path).predictions.exists()
 
     def _given_lstar(self, split: Split) -> dict[str, float] | None:
         """Return L* by client, where somebody has one."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from fedparity.certainty import FEW, GAINS, PAYS, UNTOLD
 from fedparity.metrics import ClientFrame, LevellingDown
 from fedparity.records.result import Result
 from fedparity.reports.numbers import (
     BY_TRAINING,
     CAPPED,
-    FEW,
+    TOGETHER,
+    UNKEPT,
     Results,
     Row,
     by_name,
@@ -18,6 +20,7 @@ from fedparity.reports.numbers import (
     has_gaps,
     metrics_of,
     no_better,
+    with_verdicts,
 )
 
 OUTSIDE = (
@@ -34,7 +37,7 @@ def headlines(result: Result) -> list[str]:
     if result.diverged:
         return cautions({"": result})
     frame = result.frame
-    gains = [NOT_JOINED] if result.alone else _gains(frame)
+    gains = [NOT_JOINED] if result.alone else _gains(with_verdicts(result))
     return [*gains, *_accuracies(frame), *cautions({"": result})]
 
 
@@ -176,8 +179,11 @@ def _cautions_on_lstar(frame: ClientFrame) -> Iterator[str]:
 
 def _named(names: list[str]) -> str:
     """Return how many clients these are, and the first of them."""
-    count = "1 client" if len(names) == 1 else f"{len(names)} clients"
-    return f"{count} ({shortened(names)})"
+    return f"{_number(len(names))} ({shortened(names)})"
+
+
+def _number(count: int) -> str:
+    return "1 client" if count == 1 else f"{count} clients"
 
 
 def weights(results: Results) -> str:
@@ -242,21 +248,24 @@ def _advice(result: Result) -> str:
 def _gains(frame: ClientFrame) -> list[str]:
     if not has_gaps({"": frame}):
         return []
-    gaps = frame.by_client["test_gap"].dropna()
-    gain = int((gaps < 0).sum())
-    found = [
-        f"{gain} of {len(gaps)} clients gain from joining: their loss is below the best they "
-        "reach alone."
-        if gain
-        else "No client gains from joining: none has a loss below the best it reaches alone."
+    largest = frame.worst(by="gap").iloc[0]
+    told = (
+        f"{largest['client']} has the largest loss gap: its loss is {abs(largest['test_gap']):.3f} "
+        f"{'above' if largest['test_gap'] > 0 else 'below'} the best it reaches alone "
+        f"({largest['test_lstar']:.3f})."
+    )
+    if "verdict" not in largest:
+        return [f"{UNKEPT}.", told]
+    rows = frame.by_client
+    counts = [
+        f"{_named(list(who)) if len(who) else 'no client'} {word if len(who) < 2 else plural}"
+        for word, plural in ((GAINS, "certainly gain"), (PAYS, "certainly pay"))
+        for who in [rows.loc[rows["verdict"] == word, "client"]]
     ]
-    worst = frame.worst(by="gap").iloc[0]
-    if worst["test_gap"] > 0:
-        found.append(
-            f"{worst['client']} pays most: its loss is {worst['test_gap']:.3f} above the best it "
-            f"reaches alone ({worst['test_lstar']:.3f})."
-        )
-    return found
+    rest = int((rows["verdict"] == UNTOLD).sum())
+    open_ = f"; of {_number(rest)} it {UNTOLD}" if rest else ""
+    joined = f"By joining {', and '.join(counts)}{open_} ({TOGETHER})."
+    return [joined, told]
 
 
 def _accuracies(frame: ClientFrame) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedparity.certainty import FEW
 from fedparity.metrics.groups import GROUP, RESAMPLES
 from fedparity.records.result import Result
 from fedparity.records.rundir import RunDir
@@ -24,7 +25,6 @@ from fedparity.reports.findings import (
     weights,
 )
 from fedparity.reports.numbers import (
-    FEW,
     Frames,
     Marked,
     Results,
@@ -202,8 +202,14 @@ def _clients(results: Results) -> Iterator[str]:
     frames = frames_of(results)
     first = next(iter(frames.values()))
     gaps, accuracy = has_gaps(frames), has_accuracy(frames)
-    metrics = numbers.metrics_of(frames)
-    columns = ["accuracy, %"] * accuracy + ["loss"] + ["gap"] * gaps + metrics
+    metrics, told = numbers.metrics_of(frames), numbers.told(frames)
+    columns = (
+        ["accuracy, %"] * accuracy
+        + ["loss"]
+        + ["gap"] * gaps
+        + ["95 %", "joining"] * told
+        + metrics
+    )
     beside = [each for each in numbers.BESIDE if numbers.has(frames, each[0])]
     above = "".join(
         f'<th colspan="{len(columns)}" class="group">{_label(name, results)}</th>'
@@ -230,6 +236,7 @@ def _clients(results: Results) -> Iterator[str]:
             cells.append(f"<td>{number(factor * row[column], form)}</td>")
         for table, marked in zip(tables, worst, strict=True):
             cells += _client_cells(table[client], marked, widest, accuracy, gaps)
+            cells += _joining(table[client]) if told else ()
             cells += [f"<td>{number(table[client][f'test_{m}'], '.3f')}</td>" for m in metrics]
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
@@ -288,6 +295,13 @@ def _client_cells(
         yield _barred(number(gap, "+.3f"), "" if math.isnan(gap) else _gap_bar(gap / widest), large)
 
 
+def _joining(row: Row) -> Iterator[str]:
+    """Yield the interval of a client's gap, and the word on whether it gains."""
+    low, high = (number(row.get(f"gap_{end}", math.nan), "+.3f") for end in ("low", "high"))
+    yield f"<td>{'-' if low == '-' else f'{low} to {high}'}</td>"
+    yield f'<td class="text">{row.get("verdict", "-")}</td>'
+
+
 def _no_better(row: Row, marked: Marked) -> str:
     return " \u2264" if row["client"] in marked.base else ""
 
@@ -320,6 +334,8 @@ def _definitions(frames: Frames) -> str:
             f" L*: best loss the client reaches alone. Gap: loss minus L*{sign(frames)}; red: the "
             "largest."
         )
+        told += " 95 %: of the gap, client by client." * numbers.told(frames)
+        told = " ".join([told, *numbers.joining(frames, marks=False)])
     told = " ".join([told, *numbers.beside(frames)])
     return told + " \u2264: no better than base." * numbers.no_better_anywhere(frames)
 

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from fedparity.metrics import SUMMARIES, ClientFrame, Summary
+from fedparity.certainty import FEW, GAINS, PAYS, UNTOLD
+from fedparity.metrics import SUMMARIES, ClientFrame, Direction, Summary
+from fedparity.metrics.summaries import Column
 from fedparity.records.divergence import RULE
 from fedparity.records.result import Result
 
 CAPPED, BY_TRAINING = "~", "t"
 """Marks of an L*: the client was still improving alone, or has no validation example."""
-FEW = 25
-"""Test examples under which the standard error of an accuracy may exceed ten points."""
 LARGE = 1000
 """A loss or gap from here on is written without a fraction, and later with a power of ten."""
 COLUMNS = {
@@ -31,16 +31,35 @@ COLUMNS = {
     "gap_variance": "gap\nvar",
     "max_gap": "max\ngap",
     "min_gap": "min\ngap",
-    "gain_share": "gain by\njoining",
+    "certainly_gain": "surely\ngain",
+    "certainly_pay": "surely\npay",
 }
 """The summaries that reports show, with their headings; of each further metric mean and worst."""
 
+
+class Meant(NamedTuple):
+    """What a number is that is no summary of a frame of clients."""
+
+    definition: str
+    better: Direction
+    column: Column = "gap"
+
+
+TOGETHER = "at 95 % for all clients of a run together"
+CERTAIN = {
+    "certainly_gain": Meant(f"clients that certainly gain from joining, {TOGETHER}", "higher"),
+    "certainly_pay": Meant("clients that certainly pay", "lower"),
+}
+"""The summaries that need the losses of single examples."""
+JOINING = {GAINS: "g", PAYS: "p"}
+"""Marks of the gaps of clients of which it is certain."""
 BESIDE = (
     ("test_base_accuracy", "base\nacc %", ".1f", 100),
     ("test_base_loss", "base\nloss", ".3f", 1),
     ("test_alone_accuracy", "alone\nacc %", ".1f", 100),
 )
 """What stands beside the numbers of all algorithms: column, heading, format and factor."""
+UNKEPT = "Who gains and pays cannot be told where no losses of single examples are kept"
 Results = Mapping[str, Result]
 """Runs by the names under which they are shown."""
 Frames = Mapping[str, ClientFrame]
@@ -68,7 +87,33 @@ class Marked(NamedTuple):
 
 def frames_of(results: Results) -> Frames:
     """Return the clients of each run."""
-    return {name: result.frame for name, result in results.items()}
+    return {name: with_verdicts(result) for name, result in results.items()}
+
+
+def with_verdicts(result: Result) -> ClientFrame:
+    """Return the clients of a run, with the intervals of their gaps where they are known."""
+    frame, found = result.frame, result.verdicts
+    if found.empty:
+        return frame
+    rows = frame.by_client.merge(found, on="client", how="left")
+    rows["verdict"] = rows["verdict"].fillna(UNTOLD)
+    return ClientFrame(rows, metrics=frame.metrics, alone=frame.alone)
+
+
+def counted(frame: ClientFrame) -> dict[str, float]:
+    """Return of how many clients it is certain that they gain, and that they pay."""
+    if not told({"": frame}):
+        return dict.fromkeys(CERTAIN, math.nan)
+    verdicts = frame.by_client["verdict"]
+    return {
+        what: float((verdicts == verdict).sum())
+        for what, verdict in zip(CERTAIN, JOINING, strict=True)
+    }
+
+
+def told(frames: Frames) -> bool:
+    """Tell whether of some run there are verdicts on who gains and pays."""
+    return any("verdict" in frame.by_client for frame in frames.values())
 
 
 def summaries(results: Results) -> pd.DataFrame:
@@ -76,8 +121,9 @@ def summaries(results: Results) -> pd.DataFrame:
     frames = frames_of(results)
     hidden = {"mean_loss", "worst_loss"} if has_accuracy(frames) else set()
     if not has_gaps(frames):
-        hidden |= {"gap_variance", "max_gap", "min_gap", "gain_share"}
-    table = pd.DataFrame({name: frame.summary() for name, frame in frames.items()}).T
+        hidden |= {"gap_variance", "max_gap", "min_gap", *CERTAIN}
+    rows = {n: {**frame.summary().to_dict(), **counted(frame)} for n, frame in frames.items()}
+    table = pd.DataFrame(rows).T
     shown = [*COLUMNS, *(f"{what}_{m}" for m in metrics_of(frames) for what in ("mean", "worst"))]
     return table[[name for name in shown if name in table and name not in hidden]]
 
@@ -88,7 +134,7 @@ def cell(column: pd.Series[float], name: Hashable, results: Results) -> Cell:
     rivals = column[[name for name, result in results.items() if rival(result, what)]]
     summary = _summary(what, results)
     best = rivals.max() if summary.better == "higher" else rivals.min()
-    form = ".0%" if what == "gain_share" else ".1f" if summary.column == "accuracy" else ".3f"
+    form = ".0f" if what in CERTAIN else ".1f" if summary.column == "accuracy" else ".3f"
     wins = name in rivals.index and bool(value == best) and rivals.nunique() > 1
     return Cell(number(value, form), wins)
 
@@ -104,7 +150,7 @@ def rival(result: Result, summary: str) -> bool:
     A model that diverged may serve all clients equally, which is no merit. The loss gaps of clients
     that train alone are to the best of that same training: no federation competes with them.
     """
-    of_gaps = summary in SUMMARIES and SUMMARIES[summary].column == "gap"
+    of_gaps = summary in CERTAIN or (summary in SUMMARIES and SUMMARIES[summary].column == "gap")
     return not result.diverged and not (result.alone and of_gaps)
 
 
@@ -119,11 +165,14 @@ def _reservations(table: pd.DataFrame, results: Results) -> Iterator[str]:
     if any(result.diverged for result in results.values()):
         yield f"{RULE}{'; never marked as best' * (len(results) > 1)}."
     alone = [name for name, result in results.items() if result.alone]
-    if alone and "gain_share" in table:
+    if alone and "certainly_gain" in table:
         yield (
             f"In {', '.join(alone)} each client trains alone: nobody joins, and its gaps, to the "
             "best of that same training, are not compared."
         )
+    frames = {n: f for n, f in frames_of(results).items() if not results[n].alone}
+    if "certainly_gain" in table and not all(told({"": frame}) for frame in frames.values()):
+        yield f"{UNKEPT}."
 
 
 def heading(column: str) -> str:
@@ -142,8 +191,10 @@ def metrics_of(frames: Frames) -> list[str]:
     return [name for name in first.metrics if all(name in frame.metrics for frame in others)]
 
 
-def _summary(name: str, results: Results) -> Summary:
+def _summary(name: str, results: Results) -> Summary | Meant:
     """Return what a summary of these runs is."""
+    if name in CERTAIN:
+        return CERTAIN[name]
     return next(iter(results.values())).frame.summaries[name]
 
 
@@ -224,11 +275,20 @@ def has_gaps(frames: Frames) -> bool:
     return has(frames, "test_gap")
 
 
+def joining(frames: Frames, marks: bool) -> list[str]:
+    """Return what the words on joining mean, or the marks that stand for them."""
+    if not told(frames):
+        return []
+    gains, pays = (f"{JOINING[word]} {word}" if marks else word for word in (GAINS, PAYS))
+    other = "otherwise it" if marks else "it"
+    return [f"{gains}, {pays} ({TOGETHER}); {other} {UNTOLD}, as of fewer than {FEW} examples."]
+
+
 def sign(frames: Frames) -> str:
     """Return what a negative gap means, behind a comma; nothing where no client has joined."""
     if all(frame.alone for frame in frames.values()):
         return ""
-    return ", negative where the client gains from joining"
+    return ", negative where joining serves the client better"
 
 
 def number(value: float, form: str) -> str:

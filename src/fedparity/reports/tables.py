@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fedparity.certainty import FEW, GAINS
 from fedparity.metrics import ClientFrame
 from fedparity.reports import numbers
 from fedparity.reports.findings import cautions, divergences, levelling, privacy, weights
 from fedparity.reports.numbers import (
-    FEW,
     Frames,
     Marked,
     Results,
@@ -239,8 +239,11 @@ def _based(cell: Text, row: Row, worst: Marked, marks: Mapping[str, str]) -> Tex
 
 def _gap(row: Row, worst: Marked, marks: Mapping[str, str]) -> Text:
     large = row["client"] in worst.gap
-    style = "bold red" if large else "green" if row["test_gap"] < 0 else ""
+    gains = row.get("verdict") == GAINS
+    style = "bold red" if large else "green" if gains else ""
     cell = Text(number(row["test_gap"], "+.3f"), style=style)
+    if "verdict" in row:
+        cell.append(numbers.JOINING.get(row["verdict"], " "))
     return cell.append(marks["gap"] if large else " ", style="bold red")
 
 
@@ -256,6 +259,7 @@ def _definition(frames: Frames, marks: Mapping[str, str]) -> str:
             f"L*: best loss the client reaches alone. gap: loss minus L*{sign(frames)}; "
             f"{marks['gap']} the largest."
         )
+        lines += numbers.joining(frames, marks=True)
     lines += numbers.beside(frames)
     if numbers.no_better_anywhere(frames):
         lines.append(f"{marks['base']} no better than base.")
