@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import fedparity as fp
-from fedparity.engines.reference.workspace import pool_first
+from fedparity.engines.reference.arranging import pool_first
 from fedparity.learning.seeds import seeds_for
 
 

@@ -48,7 +48,7 @@ def watched_run(folder: Path, rounds: int) -> None:
     from fedparity.cli.entry import SELDOM
 
     gc.set_threshold(SELDOM)  # the command does so before it imports what is watched here
-    from fedparity.clients.simulated import Simulation
+    from fedparity.clients.door import Simulation
     from fedparity.data.dataset import Dataset
     from fedparity.profiling.clock import Clock, watched
     from fedparity.profiling.places import places

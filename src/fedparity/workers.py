@@ -114,7 +114,7 @@ class Job(Generic[T]):
 
     def _wait(self) -> T:
         """Return the next result, and work meanwhile; the profiler times this function."""
-        with _as_workers_do():
+        with as_workers_do():
             while not self._ahead[0].done() and self._next():
                 pass
         return self._ahead.popleft().result()
@@ -144,7 +144,7 @@ def _new_thread() -> None:
 
 
 @contextmanager
-def _as_workers_do() -> Iterator[None]:
+def as_workers_do() -> Iterator[None]:
     """Let whoever calls compute as a new thread would, so that it does not show who did a piece.
 
     Operations have one thread each, and no mode that the caller is in.

@@ -7,12 +7,12 @@ from nets import conv
 from torch import nn
 
 import fedparity as fp
+from fedparity.engines.answer import Down, train
 from fedparity.engines.reference import lane as single
+from fedparity.engines.reference.arranging import suits_channels_last
 from fedparity.engines.reference.engine import LoopEngine
-from fedparity.engines.reference.lane import OneClient
-from fedparity.engines.reference.workspace import Desk, suits_channels_last
+from fedparity.engines.reference.lane import Desk, OneClient
 from fedparity.learning.layout import Layout
-from fedparity.method.answer import Down, train
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from torch import nn
 import fedparity as fp
 from fedparity.engines.kernels import chain
 from fedparity.engines.kernels.chain import Chain
+from fedparity.engines.lane import Rule
 from fedparity.engines.stacked.lane import Stack
 from fedparity.learning.task import Classification, Regression, slope_of
 from fedparity.method.messages import Down
-from fedparity.method.rule import Rule
 from fedparity.parts.weights.eagle import Eagle
 from fedparity.testing import unlike_clients
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedparity.engines.reference.workspace import Desk, pool_first
+from fedparity.engines.reference.arranging import pool_first
+from fedparity.engines.reference.lane import Desk
 from fedparity.learning import models
 from fedparity.learning.layout import Layout
 

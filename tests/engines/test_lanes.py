@@ -7,15 +7,14 @@ from torch import nn
 
 import fedparity as fp
 from fedparity.engines.kernels.chain import Chain
+from fedparity.engines.lane import Rule
 from fedparity.engines.stacked import engine as vmapped
-from fedparity.engines.stacked.batches import Batches, Group
+from fedparity.engines.stacked.batches import Batches, Group, Slotted
 from fedparity.engines.stacked.engine import VmapEngine
 from fedparity.engines.stacked.lane import Stack, Work
-from fedparity.engines.stacked.vectors import Slotted
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seeds_for
 from fedparity.method.messages import Down
-from fedparity.method.rule import Rule
 from fedparity.testing import unlike_clients
 
 SOLVERS = [fp.Solver(epochs=2, batch=4), fp.Solver(steps=3, batch=100), fp.Solver(steps=2, batch=1)]

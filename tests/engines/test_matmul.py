@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import fedparity as fp
-from fedparity.engines.kernels import matmul
+from fedparity.engines.kernels import chain
 from fedparity.testing import unlike_clients
 
 
@@ -16,7 +16,7 @@ def plain(left, right, *_):
 @pytest.fixture(params=["onednn", "plain"])
 def one(request, monkeypatch):
     """Make every product one of a client's own, and return the list of calls."""
-    by = matmul.onednn() if request.param == "onednn" else plain
+    by = chain.onednn() if request.param == "onednn" else plain
     if by is None:
         pytest.skip("no oneDNN in this torch")
     calls = []
@@ -25,9 +25,9 @@ def one(request, monkeypatch):
         calls.append((tuple(left.shape), tuple(right.shape)))
         return by(left, right, *rest)
 
-    monkeypatch.setattr(matmul, "LARGE", 1)
-    monkeypatch.setattr(matmul, "faster", lambda: True)
-    monkeypatch.setattr(matmul, "onednn", lambda: watched)
+    monkeypatch.setattr(chain, "LARGE", 1)
+    monkeypatch.setattr(chain, "faster", lambda: True)
+    monkeypatch.setattr(chain, "onednn", lambda: watched)
     return calls
 
 
@@ -41,15 +41,15 @@ def test_a_product_a_client_is_that_of_all_at_once(one, m):
     left, right, row, column, start = stacks(m)
     wanted = left @ right.mT
     close = torch.testing.assert_close
-    close(matmul.product(left, right), wanted)
-    close(matmul.product(left, right, row), wanted + row)
-    close(matmul.product(left, right, column), wanted + column)
+    close(chain.product(left, right), wanted)
+    close(chain.product(left, right, row), wanted + row)
+    close(chain.product(left, right, column), wanted + column)
     turned = left.mT.contiguous().mT, right.mT.contiguous().mT
-    close(matmul.product(*turned), wanted)
+    close(chain.product(*turned), wanted)
     room = torch.empty_like(start)
-    assert matmul.plus_product(start, left, right, -0.5, out=room) is room
+    assert chain.plus_product(start, left, right, -0.5, out=room) is room
     close(room, start - 0.5 * wanted)
-    matmul.plus_product(start, left, right, -0.5, out=start)
+    chain.plus_product(start, left, right, -0.5, out=start)
     close(start, room)
     assert len(one) == 6 * m
 
@@ -58,7 +58,7 @@ def test_what_all_share_is_left_as_it_is(one):
     left, right, *_, start = stacks()
     shared = start[:1].expand(3, -1, -1)
     before, room = shared.clone(), torch.empty_like(start)
-    matmul.plus_product(shared, left, right, 1.0, out=room)
+    chain.plus_product(shared, left, right, 1.0, out=room)
     assert torch.equal(shared, before)
     torch.testing.assert_close(room, before + left @ right.mT)
 
@@ -67,16 +67,16 @@ def test_small_products_those_of_float64_and_other_processors_are_taken_at_once(
     def never():
         raise AssertionError("a call of its own")
 
-    monkeypatch.setattr(matmul, "faster", lambda: True)
-    monkeypatch.setattr(matmul, "onednn", never)
+    monkeypatch.setattr(chain, "faster", lambda: True)
+    monkeypatch.setattr(chain, "onednn", never)
     left, right, *_ = stacks()
-    matmul.product(left, right)
-    monkeypatch.setattr(matmul, "LARGE", 1)
-    matmul.product(left.double(), right.double())
+    chain.product(left, right)
+    monkeypatch.setattr(chain, "LARGE", 1)
+    chain.product(left.double(), right.double())
     with pytest.raises(AssertionError, match="of its own"):
-        matmul.product(left, right)
-    monkeypatch.setattr(matmul, "faster", lambda: False)
-    matmul.product(left, right)
+        chain.product(left, right)
+    monkeypatch.setattr(chain, "faster", lambda: False)
+    chain.product(left, right)
 
 
 ZEN_5 = {"sse4a": True, "avx_vnni": True, "avx512_f": True, "cpu_name": "AMD"}
@@ -95,9 +95,9 @@ ZEN_5 = {"sse4a": True, "avx_vnni": True, "avx512_f": True, "cpu_name": "AMD"}
 def test_it_is_faster_from_zen_5_on(monkeypatch, capable, wanted):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capable, raising=False)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
-    assert matmul.faster.__wrapped__() is wanted
+    assert chain.faster.__wrapped__() is wanted
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
-    assert not matmul.faster.__wrapped__()
+    assert not chain.faster.__wrapped__()
 
 
 class Operation:
@@ -120,7 +120,7 @@ def test_an_operation_that_is_missing_or_wrong_is_not_taken(monkeypatch, found, 
     before = torch.get_default_dtype()
     torch.set_default_dtype(default)
     try:
-        assert (matmul.onednn.__wrapped__() is not None) is there
+        assert (chain.onednn.__wrapped__() is not None) is there
     finally:
         torch.set_default_dtype(before)
 

@@ -9,7 +9,7 @@ import pytest
 
 import fedparity as fp
 from fedparity.engines.engine import Engine
-from fedparity.engines.lane import LocalLoop
+from fedparity.engines.lane import Lane
 from fedparity.engines.stacked import engine as vmapped
 from fedparity.engines.stacked import pooled
 from fedparity.profiling import places, profile
@@ -67,7 +67,7 @@ def test_watching_does_not_change_what_is_learned():
 def test_every_place_that_is_watched_exists():
     for owner, name, _ in FIXED:
         assert callable(vars(owner)[name]), name
-    for base, names in ((LocalLoop, LANE), (Engine, ENGINE)):
+    for base, names in ((Lane, LANE), (Engine, ENGINE)):
         kinds = base.__subclasses__()
         for name in names:
             assert any(name in vars(kind) for kind in kinds), name

@@ -7,19 +7,166 @@ rule, or with corrections that the lane cannot fuse into its own step, go over o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedparity.engines.engine import Setup
-from fedparity.engines.kernels.gradients import Pieces
+from fedparity.learning.layout import Layout
 from fedparity.learning.solver import Solver
-from fedparity.method.answer import End
-from fedparity.method.client import SHARED
+from fedparity.method.algorithm import Algorithm
+from fedparity.method.client import SHARED, Client
 from fedparity.method.hints import Affine
-from fedparity.method.rule import Rule
+from fedparity.method.messages import SERVER, Down
+from fedparity.method.part import Part
+
+Pieces = tuple[Tensor, ...]
+"""One tensor a slot of the layout."""
+
+
+def gradient_of(
+    losses: Tensor, parameters: Pieces, weights: Tensor | None = None, retain_graph: bool = False
+) -> Pieces:
+    """Return the gradient of the weighted sum of losses; zeros for parameters it does not reach.
+
+    ``weights`` has the shape of ``losses``; without it ``losses`` is one number.
+    """
+    return torch.autograd.grad(
+        losses, parameters, weights, retain_graph=retain_graph, materialize_grads=True
+    )
+
+
+@torch.no_grad()
+def take_step(
+    parameters: Pieces,
+    gradient: Pieces,
+    lr: float,
+    keep: float = 1.0,
+    over_gradient: bool = False,
+) -> Pieces:
+    """Take the step ``keep * y - lr * gradient`` and return where it leads.
+
+    The result is written over the parameters, or over the gradient, which must then be the
+    caller's own.
+    """
+    if not over_gradient:
+        if keep != 1.0:
+            torch._foreach_mul_(parameters, keep)
+        torch._foreach_add_(parameters, gradient, alpha=-lr)
+        return parameters
+    for before, found in zip(parameters, gradient, strict=True):
+        if keep == 1.0:
+            torch.sub(before, found, alpha=lr, out=found)
+        else:
+            found.mul_(-lr).add_(before, alpha=keep)
+    return gradient
+
+
+Tree = Mapping[str, Any]
+"""The tensors of one client, or of a stack, by what they are: each, state, facts, points, n, ..."""
+Batch = Mapping[str, Any]
+"""In ``loss``: inputs, share, predict and augment of :class:`~fedparity.method.client.Client`."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The steps of one track.
+
+    ``acting`` are the parts whose hooks act on this track, by hook; ``wants`` are the facts of the
+    steps that are asked for.
+    """
+
+    acting: Mapping[str, list[Part]]
+    layout: Layout
+    down: Down
+    progress: float
+    tree: Tree
+    wants: frozenset[str] = frozenset()
+    track: str = SHARED
+    corrects: bool = True
+    """Whether parts change the gradient."""
+
+    @property
+    def lr(self) -> float:
+        return self.down.lr
+
+    def having(self, hook: str) -> list[Part]:
+        """Return the parts of this track that use a hook, in order."""
+        if hook == "grad" and not self.corrects:
+            return []
+        return self.acting.get(hook, [])
+
+    def view(self, part: Part, hook: str, tree: Tree, **more: object) -> Client:
+        """Return what a part sees of the client in ``tree``."""
+        mine = f"{part.name}/"
+        track = self.track.removeprefix(mine) if self.track.startswith(mine) else self.track
+        purpose = f"{part.name}.{hook}" + ("" if self.track == SHARED else f"@{self.track}")
+        down = self.down
+        if hook == "seal":  # two replies of a round with the same noise would tell their difference
+            purpose += f"@{down.phase}" + (f".{down.search}" if down.search else "")
+        return Client(
+            down.lr,
+            down.round,
+            self.layout,
+            x=down.x,
+            anchor=tree.get("anchor", down.x),
+            track=track,
+            down={**down.shared.get(part.name, {}), **tree["each"].get(part.name, {})},
+            state=tree["state"].get(part.name, {}),
+            points=tree.get("points", {}).get(part.name, {}),
+            ends=tree.get("ends", {}).get(part.name, {}),
+            n=tree["n"],
+            steps=tree["steps"],
+            progress=self.progress,
+            seed=tree["seed"],
+            secret=tree.get("secret"),
+            purpose=purpose,
+            _facts={**tree["facts"], **tree["each"].get(SERVER, {})},
+            **more,
+        )
+
+    def losses(
+        self, tree: Tree, losses: Tensor, output: Tensor, target: Tensor, batch: Batch, step: int
+    ) -> Tensor:
+        """Return a batch's losses ``[B]`` as the parts want them."""
+        for part in self.having("loss"):
+            c = self.view(part, "loss", tree, step=step, **batch)
+            losses = part.loss(losses, output, target, c)
+        return losses
+
+    def second(self, tree: Tree, losses: Tensor, step: int) -> Tensor:
+        """Return the losses ``[B]`` whose gradient is asked for besides."""
+        (part,) = self.having("second")
+        return part.second(losses, self.view(part, "second", tree, step=step))
+
+    def examples(self, tree: Tree, grads: Tensor, step: int) -> Tensor:
+        """Return the gradients of examples ``[B, d]`` as the part that asks for them wants them."""
+        (part,) = self.having("examples")
+        return part.examples(grads, self.view(part, "examples", tree, step=step))
+
+    def gradient(self, tree: Tree, g: Tensor, second: Tensor, y: Tensor, step: int) -> Tensor:
+        """Return the gradient ``[d]`` as the parts correct it."""
+        for part in self.having("grad"):
+            c = self.view(part, "grad", tree, second=second, step=step)
+            g = part.grad(g, y, c)
+        return g
+
+
+class End(NamedTuple):
+    """Where local training has led."""
+
+    delta: Tensor
+    """How far, ``[d]`` or ``[m, d]``; empty of a track that is not the shared one."""
+    parameters: Callable[[], Tensor]
+    """Where to; made when somebody asks, for it is as large as the update. Until then the lane must
+    not descend again."""
+    buffers: Tensor
+    met: dict[str, Tensor]
+    """The facts of the steps that the rule wants."""
+
 
 GRADIENTS = frozenset({"first_grad", "last_second"})
 """Facts of the steps that fused steps, which store no gradient, do not meet."""
@@ -33,13 +180,37 @@ class BySlot(NamedTuple):
     """``[m, *shape]`` each, which are the caller's own, to the same."""
 
 
-class LocalLoop(ABC):
-    """The verb ``descend`` of a lane; runs on the worker that has the lane."""
+class Lane(ABC):
+    """One client, or a stack of clients, ready to compute; runs on the worker that has it.
+
+    The shapes are of one client; a stack has one more leading dimension ``m``.
+    """
 
     setup: Setup
     solver: Solver
+    layout: Layout
+    algorithm: Algorithm
+    n: Tensor
+    """Training examples, ``[]`` or ``[m]``."""
+    steps: Tensor
+    """Local steps of this round, ``[]`` or ``[m]``."""
     longest: int
     """Local steps of the client that takes most."""
+    progress: float
+    """Share of the run's rounds that is done."""
+
+    @property
+    @abstractmethod
+    def seed(self) -> Tensor:
+        """Each client's seed of the round, ``[]`` or ``[m]``."""
+
+    @abstractmethod
+    def spread(self, x: Tensor) -> Tensor:
+        """Return ``x [d]`` for every client, ``[d]`` or ``[m, d]``; nobody may write to it."""
+
+    @abstractmethod
+    def measure(self, y: Tensor, buffers: Tensor, names: frozenset[str]) -> dict[str, Tensor]:
+        """Measure facts at the parameters ``y``, ``[d]`` or ``[m, d]``, of each client."""
 
     def descend(self, start: Tensor, buffers: Tensor, rule: Rule, steps: int | None = None) -> End:
         """Take local steps from ``start``, ``[d]`` or ``[m, d]``, which is not written to."""

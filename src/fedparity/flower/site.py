@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedparity.clients.simulated import Simulation
+from fedparity.clients.door import Simulation
 from fedparity.clients.store import ClientStore
 from fedparity.data import Federation
 from fedparity.engines import choice

@@ -1,7 +1,7 @@
 """The unit of the library: a Part, one idea with its client half and its server half.
 
 The order in which a round calls the hooks is written once, in :mod:`fedparity.method.algorithm`
-(server) and :mod:`fedparity.method.answer` (client).
+(server) and :mod:`fedparity.engines.answer` (client).
 """
 
 from __future__ import annotations

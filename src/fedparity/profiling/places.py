@@ -8,19 +8,18 @@ from typing import Any
 
 import torch
 
-from fedparity.clients.simulated import Simulation
+from fedparity.clients.door import Simulation
 from fedparity.clients.store import ClientStore
+from fedparity.engines import answer as client
 from fedparity.engines.engine import Engine
 from fedparity.engines.kernels.chain import Chain
-from fedparity.engines.kernels.gradients import descend
-from fedparity.engines.lane import LocalLoop
+from fedparity.engines.lane import Lane, take_step
 from fedparity.engines.stacked import engine as stacked
 from fedparity.engines.stacked import pooled
 from fedparity.learning.solver import Solver
-from fedparity.method import answer as client
 from fedparity.method.algorithm import Algorithm
-from fedparity.run.driver import Run
 from fedparity.run.experiment import Experiment
+from fedparity.run.rounds import Rounds
 from fedparity.workers import Job
 
 SAMPLING = "drawing the cohort"
@@ -44,8 +43,8 @@ OTHER = "round, the rest"
 Place = tuple[Any, str, str | None]
 
 FIXED: tuple[Place, ...] = (
-    (Run, "round", OTHER),
-    (Run, "_draw", SAMPLING),
+    (Rounds, "round", OTHER),
+    (Rounds, "_draw", SAMPLING),
     (Experiment, "sample", SAMPLING),
     (Algorithm, "round", SERVER),
     (Simulation, "ask", EXCHANGE),
@@ -79,8 +78,8 @@ ENGINE = {"ask": EXCHANGE, "_works": PLANNING}
 
 def places(algorithm: Algorithm) -> list[Place]:
     """Return the functions to watch for an algorithm; its parts' hooks by name."""
-    found = [*FIXED, *_bound(descend, STEP)]
-    watched: tuple[tuple[type, dict[str, str]], ...] = ((LocalLoop, LANE), (Engine, ENGINE))
+    found = [*FIXED, *_bound(take_step, STEP)]
+    watched: tuple[tuple[type, dict[str, str]], ...] = ((Lane, LANE), (Engine, ENGINE))
     for base, names in watched:
         for kind in _kinds(base):
             found += [(kind, name, phase) for name, phase in names.items() if name in vars(kind)]

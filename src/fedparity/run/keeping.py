@@ -12,8 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedparity.clients.door import Door
-from fedparity.clients.simulated import Simulation
+from fedparity.clients.door import Door, Simulation
 from fedparity.data import Split
 from fedparity.engines.evaluation import OUTPUT, of_clients
 from fedparity.method.messages import Down, Own

@@ -13,8 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedparity.clients.door import Attendance, Door
-from fedparity.clients.simulated import Simulation
+from fedparity.clients.door import Attendance, Door, Simulation
 from fedparity.clients.store import ClientStore
 from fedparity.engines import choice
 from fedparity.engines.engine import Ids, Setup

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedparity.clients.simulated import Simulation
+from fedparity.clients.door import Simulation
 from fedparity.clients.store import ClientStore
 from fedparity.data import Federation
 from fedparity.engines import choice

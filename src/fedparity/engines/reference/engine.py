@@ -17,16 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from fedparity.data import Split
+from fedparity.engines import answer as client_side
 from fedparity.engines.blame import blame
 from fedparity.engines.engine import Engine, Ids, Setup, fills_a_core, join, rows_of
 from fedparity.engines.evaluation import Values, block_rows, joined, measure, measured, outputs_of
-from fedparity.engines.reference.lane import OneClient, gradient_blocks
-from fedparity.engines.reference.workspace import Desk, suits_channels_last
+from fedparity.engines.reference.arranging import suits_channels_last
+from fedparity.engines.reference.lane import Desk, OneClient, gradient_blocks
 from fedparity.errors import ClientError, InputError
 from fedparity.learning.task import Task
-from fedparity.method import answer as client_side
 from fedparity.method.messages import Down, Named, Own, Up
-from fedparity.workers import Crew, cores
+from fedparity.workers import Crew, as_workers_do, cores
 
 T = TypeVar("T")
 
@@ -42,9 +42,8 @@ class LoopEngine(Engine):
         wanted = 1 if random else workers or self._workers()
         last = suits_channels_last(setup.module, setup.federation.train.x[:2])
         self.crew = Crew([Desk(setup.module, setup.layout, last) for _ in range(wanted)])
-        # Full batches may be worked on by the whole crew, around a desk of its own.
+        # Where clients are not side by side; all workers may share the full batch of each.
         self._desk = Desk(setup.module, setup.layout, last)
-        self._head = Crew([self._desk])
 
     def _workers(self) -> int:
         return min(cores(), len(self.setup.federation)) if fills_a_core(self.setup) else 1
@@ -155,7 +154,10 @@ class LoopEngine(Engine):
                 name = self.setup.federation.names[int(clients[row])]
                 raise blame(error, down, f"client '{name}'") from error
 
-        return (self._head if together else self.crew).run(count, guarded)
+        if together or self.crew.size == 1:
+            with as_workers_do():
+                return [guarded(row, self._desk) for row in range(count)]
+        return self.crew.run(count, guarded)
 
     def _randomness(self, down: Down, client: int) -> Any:
         """Let layers that draw random numbers draw from the client's own seed."""

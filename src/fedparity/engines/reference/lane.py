@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedparity.engines.engine import Setup, batches_of
@@ -16,18 +17,66 @@ from fedparity.engines.evaluation import block_rows, blocks, losses, mixes_examp
 from fedparity.engines.facts import example_means, known_facts, per_example
 from fedparity.engines.judging import judged, judged_block
 from fedparity.engines.kernels.examples import example_gradients
-from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
-from fedparity.engines.lane import IDENTITY, BySlot, LocalLoop
-from fedparity.engines.reference.workspace import Desk
-from fedparity.learning.frozen import trainable
+from fedparity.engines.lane import IDENTITY, BySlot, Lane, Pieces, Rule, gradient_of, take_step
+from fedparity.engines.reference.arranging import pool_first, turn
+from fedparity.learning.frozen import moving, trainable
+from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import as_tensor
 from fedparity.method.hints import Affine
 from fedparity.method.messages import Down
-from fedparity.method.rule import Rule
 from fedparity.workers import Crew
 
 BLOCK = 1 << 19
 """Input numbers of one block of a full batch's gradient: a core reads them twice, from cache."""
+
+
+class Desk:
+    """A module of one's own, to be set to any parameters.
+
+    Parameters
+    ----------
+    module
+        The model; the desk has a copy of its own.
+    layout
+        Where its parameters are in the flat vector.
+    channels_last
+        Whether convolutions read and keep their numbers channels last, where they are faster.
+    """
+
+    def __init__(self, module: nn.Module, layout: Layout, channels_last: bool = False) -> None:
+        self.module = pool_first(copy.deepcopy(module))
+        self.layout, self.channels_last = layout, channels_last
+        if channels_last:
+            turn(self.module)
+        self.parameters = tuple(p for _, p in trainable(self.module))
+
+    @torch.no_grad()
+    def place(self, x: Tensor) -> None:
+        """Set the parameters."""
+        torch._foreach_copy_(self.parameters, self.layout.views(x))
+
+    @torch.no_grad()
+    def copy(self, parameters: tuple[Tensor, ...]) -> None:
+        """Set the parameters to those of another desk."""
+        torch._foreach_copy_(self.parameters, parameters)
+
+    @torch.no_grad()
+    def read(self) -> Tensor:
+        """Return the parameters as one vector."""
+        return self.layout.join(self.parameters, torch.Size())
+
+    def place_buffers(self, b: Tensor) -> None:
+        """Set the buffers."""
+        if self.layout.buffers:
+            new = self.layout.buffer_tensors(b)
+            for name, mine in moving(self.module):
+                mine.copy_(new[name])
+
+    def read_buffers(self) -> Tensor:
+        """Return the buffers as one vector."""
+        if not self.layout.buffers:
+            return self.parameters[0].new_zeros(0)
+        return self.layout.pack_buffers(dict(self.module.named_buffers()), self.parameters[0])
 
 
 def gradient_blocks(setup: Setup, desk: Desk, size: int) -> list[slice]:
@@ -46,7 +95,7 @@ def gradient_blocks(setup: Setup, desk: Desk, size: int) -> list[slice]:
     return [slice(start, start + rows) for start in range(0, size, rows)]
 
 
-class OneClient(LocalLoop):
+class OneClient(Lane):
     """A lane of a single client; it looks at no hint of a part, and is the oracle of the stack."""
 
     def __init__(
@@ -59,7 +108,6 @@ class OneClient(LocalLoop):
         size, ids = np.asarray([len(self._rows[1])]), np.asarray([client])
         self.longest = int(setup.lengths(ids)[0])
         self.n, self.steps = torch.tensor(int(size[0])), torch.tensor(self.longest)
-        self.seed = as_tensor(setup.seeds(down, ids, "client"))[0]
         self.plan = (
             self.solver.batches(setup.seeds(down, ids, batches_of(down)), size)
             if self.algorithm.takes_batches(down.phase)
@@ -67,6 +115,11 @@ class OneClient(LocalLoop):
         )
         self._blocks = gradient_blocks(setup, desk, int(size[0]))
         self._crew = crew if crew is not None else Crew([desk])
+
+    @cached_property
+    def seed(self) -> Tensor:
+        ids = np.asarray([self.client])
+        return as_tensor(self.setup.seeds(self._down, ids, "client"))[0]
 
     @cached_property
     def _whole(self) -> tuple[Tensor, Tensor]:
@@ -113,7 +166,7 @@ class OneClient(LocalLoop):
 
     def plain_step(self, step: int, rule: Rule, correction: Affine | BySlot) -> None:
         gradient, _ = self._gradient(step, rule)
-        descend(self.desk.parameters, gradient, rule.lr)
+        take_step(self.desk.parameters, gradient, rule.lr)
 
     def stand(self) -> Tensor:
         return self.desk.read()

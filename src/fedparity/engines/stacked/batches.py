@@ -1,17 +1,69 @@
-"""What the steps of a lane of several clients read: rows, targets and shares, step by step."""
+"""What a lane of several clients works on: padded examples, the batches of its steps, vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fedparity.data import Split
 from fedparity.engines.engine import Ids
-from fedparity.engines.stacked.padding import even_weights, taken, weights_of
+from fedparity.engines.lane import Pieces
+from fedparity.learning.layout import Layout
 from fedparity.learning.solver import BatchPlan
+
+
+@lru_cache(maxsize=4)
+def even_weights(clients: int, batch: int, dtype: torch.dtype) -> Tensor:
+    """Return each example's share ``[m, B]`` in its client's mean, where nothing is padding."""
+    return torch.full((clients, batch), 1 / batch, dtype=dtype)
+
+
+def weights_of(shape: tuple[int, ...], mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Return each example's share ``[m, B]`` in its client's mean; 0 where it is padding."""
+    if mask is None:
+        return even_weights(*shape, dtype)
+    return mask / mask.sum(1, keepdim=True).clamp_min(1).to(dtype)
+
+
+def padded(
+    data: Split, clients: Ids, start: int, width: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return examples ``start .. start + width`` of every client, padded, with the mask."""
+    if len(clients) == 1 and start + width <= data.sizes[clients[0]]:
+        first = int(data.offsets[clients[0]]) + start
+        return data.x[None, first : first + width], data.y[None, first : first + width], None
+    sizes, offsets = data.sizes[clients], data.offsets[clients]
+    place = start + np.arange(width)
+    inside = place < sizes[:, None]
+    rows = torch.from_numpy(
+        offsets[:, None] + np.minimum(place, np.maximum(sizes - 1, 0)[:, None])
+    ).clamp_max(len(data) - 1)
+    mask = None if inside.all() else torch.from_numpy(inside)
+    flat = rows.flatten()
+    return taken(data.x, flat, rows.shape), taken(data.y, flat, rows.shape), mask
+
+
+def taken(
+    values: Tensor, rows: Tensor, lead: tuple[int, ...], room: Tensor | None = None
+) -> Tensor:
+    """Return these rows in the shape ``[*lead, ...]``, in a quarter of the time of indexing."""
+    return torch.index_select(values, 0, rows, out=room).view(*lead, *values.shape[1:])
+
+
+def summed(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the sums ``[m, ...]`` over each client's examples of ``[m, B, ...]``, padding apart.
+
+    >>> summed(torch.tensor([[1.0, 2.0]]), torch.tensor([[True, False]]))
+    tensor([1.])
+    """
+    if mask is not None:
+        values = torch.where(mask.view(*mask.shape, *[1] * (values.dim() - 2)), values, 0.0)
+    return values.sum(1)
 
 
 class Group(NamedTuple):
@@ -90,3 +142,23 @@ class Batches(NamedTuple):
         elif self.mask is not None:
             share = weights_of(lead, self.mask[:, step], share.dtype)
         return inputs, target, share
+
+
+class Slotted(NamedTuple):
+    """Vectors ``[m, d]`` of a lane's clients, and their views ``[m, *shape]``, slot by slot."""
+
+    flat: Tensor
+    pieces: Pieces
+
+    @staticmethod
+    def of(layout: Layout, flat: Tensor) -> Slotted:
+        """Return the vectors with their views."""
+        return Slotted(flat, tuple(layout.views(flat)))
+
+    def split(self, widths: list[int]) -> list[Slotted]:
+        """Return the vectors of so many clients each, one group behind the other."""
+        if len(widths) == 1:
+            return [self]
+        pieces = zip(*(piece.split_with_sizes(widths) for piece in self.pieces), strict=True)
+        flat = self.flat.split_with_sizes(widths)
+        return [Slotted(*both) for both in zip(flat, pieces, strict=True)]

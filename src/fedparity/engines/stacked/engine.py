@@ -14,17 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from fedparity.data import Split
+from fedparity.engines import answer as client_side
 from fedparity.engines.blame import blame
 from fedparity.engines.engine import FILLS_A_CORE, Engine, Ids, Setup, join, rows_of
 from fedparity.engines.evaluation import Values
 from fedparity.engines.kernels.chain import Chain, Standing
-from fedparity.engines.stacked.batches import Batches, Group
+from fedparity.engines.stacked.batches import Batches, Group, Slotted
 from fedparity.engines.stacked.in_place import FullBatches, reads_in_place
 from fedparity.engines.stacked.lane import Facts, Stack, Work
 from fedparity.engines.stacked.pooled import POOLED, pooled_losses
-from fedparity.engines.stacked.vectors import Slotted
 from fedparity.errors import ClientError, InputError
-from fedparity.method import answer as client_side
 from fedparity.method.messages import Down, Named, Own, Up
 from fedparity.workers import Crew, cores
 

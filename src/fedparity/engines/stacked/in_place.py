@@ -14,12 +14,10 @@ from fedparity.data import Split
 from fedparity.engines.engine import Ids, Setup, fills_a_core
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.kernels.chain import Chain
-from fedparity.engines.kernels.gradients import Pieces, descend
-from fedparity.engines.lane import BySlot
+from fedparity.engines.lane import BySlot, Pieces, Rule, take_step
 from fedparity.engines.stacked.lane import Block, Facts, Stack, Work
 from fedparity.method.hints import Affine
 from fedparity.method.messages import Down
-from fedparity.method.rule import Rule
 from fedparity.workers import Crew
 
 BLOCK = 1 << 20
@@ -63,7 +61,7 @@ class FullBatches(Stack):
             return super().plain_step(step, rule, correction)
         gradient, _ = self._gradient(self._slots, step, rule, correction.scale)
         keep = 1 - rule.lr * correction.pull
-        self._slots = descend(self._slots, gradient, rule.lr, keep, over_gradient=True)
+        self._slots = take_step(self._slots, gradient, rule.lr, keep, over_gradient=True)
         self._add_shift()
 
     def blocks(self, data: Split) -> list[Block]:

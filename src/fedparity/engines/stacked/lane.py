@@ -23,17 +23,22 @@ from fedparity.engines.evaluation import block_rows
 from fedparity.engines.facts import known_facts, per_example
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.kernels.examples import example_gradients
-from fedparity.engines.kernels.gradients import Pieces, descend, gradient_of
-from fedparity.engines.lane import IDENTITY, BySlot, LocalLoop
-from fedparity.engines.stacked.batches import Batches, Group
-from fedparity.engines.stacked.padding import padded, summed, weights_of
-from fedparity.engines.stacked.vectors import Slotted
+from fedparity.engines.lane import (
+    IDENTITY,
+    BySlot,
+    Lane,
+    Pieces,
+    Rule,
+    Tree,
+    gradient_of,
+    take_step,
+)
+from fedparity.engines.stacked.batches import Batches, Group, Slotted, padded, summed, weights_of
 from fedparity.errors import InputError
 from fedparity.learning.seeds import as_tensor
 from fedparity.method.facts import PerExample
 from fedparity.method.hints import Affine
 from fedparity.method.messages import Down
-from fedparity.method.rule import Rule, Tree
 from fedparity.workers import Crew
 
 Facts = dict[str, Tensor]
@@ -58,7 +63,7 @@ class Work(NamedTuple):
     """What their steps read, if they have batches."""
 
 
-class Stack(LocalLoop):
+class Stack(Lane):
     """A lane of several clients, padded to the largest."""
 
     crew: Crew[Any] = Crew([None])
@@ -189,7 +194,7 @@ class Stack(LocalLoop):
             self._own = True
         else:
             gradient, _ = self._gradient(self._slots, step, rule, correction.scale)
-            descend(self._slots, gradient, rule.lr, keep)
+            take_step(self._slots, gradient, rule.lr, keep)
         self._add_shift()
 
     def _step_by_slot(self, step: int, rule: Rule, correction: BySlot) -> None:
@@ -199,9 +204,9 @@ class Stack(LocalLoop):
             self._first = self.layout.join(gradient, torch.Size([len(self.clients)]))
         gradient = correction.change(gradient)
         if self.chain is None:
-            descend(self._slots, gradient, rule.lr)
+            take_step(self._slots, gradient, rule.lr)
         else:
-            self._slots = descend(self._slots, gradient, rule.lr, over_gradient=True)
+            self._slots = take_step(self._slots, gradient, rule.lr, over_gradient=True)
 
     def first_gradient(self) -> Tensor:
         return self._first

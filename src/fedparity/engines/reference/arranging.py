@@ -1,4 +1,4 @@
-"""Where one client after another is computed: a module that can be set to any parameters."""
+"""How a model is laid out where one client after another is computed: the same numbers, faster."""
 
 from __future__ import annotations
 
@@ -9,60 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fedparity.engines.engine import altered
-from fedparity.learning.frozen import moving, trainable
-from fedparity.learning.layout import Layout
 
 POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 """Layers that give the largest number of every window."""
-
-
-class Desk:
-    """A module of one's own, to be set to any parameters.
-
-    Parameters
-    ----------
-    module
-        The model; the desk has a copy of its own.
-    layout
-        Where its parameters are in the flat vector.
-    channels_last
-        Whether convolutions read and keep their numbers channels last, where they are faster.
-    """
-
-    def __init__(self, module: nn.Module, layout: Layout, channels_last: bool = False) -> None:
-        self.module = pool_first(copy.deepcopy(module))
-        self.layout, self.channels_last = layout, channels_last
-        if channels_last:
-            turn(self.module)
-        self.parameters = tuple(p for _, p in trainable(self.module))
-
-    @torch.no_grad()
-    def place(self, x: Tensor) -> None:
-        """Set the parameters."""
-        torch._foreach_copy_(self.parameters, self.layout.views(x))
-
-    @torch.no_grad()
-    def copy(self, parameters: tuple[Tensor, ...]) -> None:
-        """Set the parameters to those of another desk."""
-        torch._foreach_copy_(self.parameters, parameters)
-
-    @torch.no_grad()
-    def read(self) -> Tensor:
-        """Return the parameters as one vector."""
-        return self.layout.join(self.parameters, torch.Size())
-
-    def place_buffers(self, b: Tensor) -> None:
-        """Set the buffers."""
-        if self.layout.buffers:
-            new = self.layout.buffer_tensors(b)
-            for name, mine in moving(self.module):
-                mine.copy_(new[name])
-
-    def read_buffers(self) -> Tensor:
-        """Return the buffers as one vector."""
-        if not self.layout.buffers:
-            return self.parameters[0].new_zeros(0)
-        return self.layout.pack_buffers(dict(self.module.named_buffers()), self.parameters[0])
 
 
 def suits_channels_last(module: nn.Module, inputs: Tensor) -> bool:

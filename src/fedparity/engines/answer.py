@@ -8,64 +8,21 @@ training, probes, losses at points, further tracks and personal models are uses 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedparity.learning.layout import Layout
+from fedparity.engines.lane import End, Lane, Rule, Tree
 from fedparity.learning.seeds import unknown_to_all
-from fedparity.method.algorithm import Algorithm
 from fedparity.method.client import SHARED, Client
 from fedparity.method.facts import BEFORE, FACTS
 from fedparity.method.hints import is_stacked
 from fedparity.method.messages import SERVER, Down, Named, Own, Reply, Up
 from fedparity.method.part import Part
 from fedparity.method.reports import LARGEST
-from fedparity.method.rule import Rule, Tree
 
 MET = frozenset(name for name, fact in FACTS.items() if fact.when == "steps")
-
-
-class End(NamedTuple):
-    """Where local training has led."""
-
-    delta: Tensor
-    """How far, ``[d]`` or ``[m, d]``; empty of a track that is not the shared one."""
-    parameters: Callable[[], Tensor]
-    """Where to; made when somebody asks, for it is as large as the update. Until then the lane must
-    not descend again."""
-    buffers: Tensor
-    met: dict[str, Tensor]
-    """The facts of the steps that the rule wants."""
-
-
-class Lane(Protocol):
-    """One client, or a stack of clients, ready to compute."""
-
-    layout: Layout
-    algorithm: Algorithm
-    n: Tensor
-    """Training examples, ``[]`` or ``[m]``."""
-    steps: Tensor
-    """Local steps of this round."""
-    progress: float
-
-    @property
-    def seed(self) -> Tensor:
-        """Each client's seed of the round."""
-
-    def spread(self, x: Tensor) -> Tensor:
-        """Return ``x [d]`` for every client of the lane."""
-
-    def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function of one client's tensors as a function of the lane's."""
-
-    def measure(self, y: Tensor, buffers: Tensor, names: frozenset[str]) -> dict[str, Tensor]:
-        """Measure facts at the parameters ``y`` of each client."""
-
-    def descend(self, start: Tensor, buffers: Tensor, rule: Rule, steps: int | None = None) -> End:
-        """Take the local steps from ``start`` with the parts' corrections; None takes them all."""
 
 
 def answer(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
