@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from fedparity.run.file import load as load
     from fedparity.run.file import resume as resume
     from fedparity.studies import Study as Study
+    from fedparity.studies import compare as compare
 
 _HOME = {
     "joining": ["Coalitions", "coalitions"],
@@ -66,7 +67,7 @@ _HOME = {
     "records.model": ["load_model"],
     "method": ["Client", "Context", "Finish", "Part", "Plan", "method"],
     "records.result": ["Result"],
-    "studies": ["Study"],
+    "studies": ["Study", "compare"],
     "learning.outcomes": ["Binary", "MultiLabel"],
     "learning.solver": ["Solver"],
     "learning.survival": ["Survival"],

@@ -235,3 +235,29 @@ def test_a_file_may_name_no_code(tmp_path):
     file.write_text(json.dumps({**told, "model": "mypackage:net"}))
     with pytest.raises(fp.InputError, match="--allow-import mypackage"):
         fp.Study.load(file)
+
+
+def test_compare_is_a_study_of_a_federation(tmp_path):
+    made = fp.compare(
+        unlike_clients(),
+        "linear",
+        ["fedavg"],
+        tmp_path,
+        seeds=2,
+        rounds=1,
+        lstar="none",
+        dtype="float64",
+        solver=fp.Solver(lr=0.5, steps=1),
+    )
+    table = made.table()
+    assert list(table["state"]) == ["done", "done"]
+    alone = fp.Experiment(
+        unlike_clients(),
+        "linear",
+        rounds=1,
+        lstar="none",
+        dtype="float64",
+        seed=1,
+        solver=fp.Solver(lr=0.5, steps=1),
+    ).run()
+    assert table.loc[1, "mean_loss"] == alone.summary()["mean_loss"]

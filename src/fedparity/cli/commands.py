@@ -43,6 +43,9 @@ File = Annotated[
     typer.Argument(help="An experiment file, or the directory of a run; flags override it."),
 ]
 Out = Annotated[Path | None, typer.Option(help="A new directory for the results.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes side by side; by default one a core.")
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(help="Where datasets are; else $FEDPARITY_DATA, else ~/.cache/fedparity."),
@@ -119,6 +122,18 @@ def compare(
     data_dir: DataDir = None,
     allow_import: AllowImport = None,
     track: TrackOption = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Over so many seeds, or these: 5, or 0,42.", metavar="LIST")
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=LIST", help="Values of a setting: solver.lr=0.01,0.1."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=ALGORITHM", help="An algorithm under a name of its own."),
+    ] = None,
+    workers: Workers = None,
     **given: Any,
 ) -> None:
     """Train with several algorithms under the same conditions and compare them."""
@@ -128,9 +143,19 @@ def compare(
 
     listed = settings.pop("algorithms", [])
     chosen = split_list(algorithms) if algorithms is not None else [str(a) for a in listed]
-    if not chosen:
+    if not chosen and not label:
         raise InputError("name the algorithms to compare: --algorithms 'fedavg,eagle(lam=1)'")
     named = {**settings_from(None, given), "algorithms": chosen if algorithms is not None else []}
+    if seeds is not None or grid or label or workers:
+        from fedparity.cli.study import compared
+
+        if track:
+            raise InputError("--track tells of single runs: leave it out with --seeds or --set")
+        where = out or RUNS / "compare-seeds"
+        compared(
+            settings, named, chosen, where, grid, label, seeds, data_dir, allow_import, workers
+        )
+        return
     allowed = allowed_from(allow_import, named)
     told, directory = _tracked(track), out or free(RUNS / "compare")
     comparison.start(settings, chosen, directory, data_dir, allowed, told)
@@ -156,6 +181,27 @@ def coalitions(
 
     allowed = allowed_from(allow_import, settings_from(None, given))
     work.show(settings, seeds, confidence, out, data_dir, allowed)
+
+
+@app.command("study")
+def study(
+    file: Annotated[Path, typer.Argument(help="A study's file, or its directory to go on.")],
+    out: Annotated[Path | None, typer.Option(help="The study's directory.")] = None,
+    workers: Workers = None,
+    again: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE", help="Do runs again that are failed or damaged."),
+    ] = None,
+    data_dir: DataDir = None,
+    allow_import: AllowImport = None,
+) -> None:
+    """Do the runs of a study that are missing, and show the numbers of all."""
+    from fedparity.cli.study import go
+    from fedparity.studies import Study
+
+    allowed = allowed_from(allow_import)
+    found = Study.load(file, out, data_dir=data_dir, allow_import=allowed.packages)
+    go(found, workers, again or ())
 
 
 @app.command("resume")

@@ -31,7 +31,7 @@ def start(
     from fedparity.records.rundir import RunDir
     from fedparity.run.given import is_file
 
-    settings = _weighed(settings, algorithms, allowed)
+    settings = weighed(settings, algorithms, allowed)
     experiments = _experiments(settings, algorithms, data_dir, allowed)
     recipe = next(iter(experiments.values())).federation.recipe
     if recipe is not None and "table" in recipe:  # with the digest of what was read
@@ -96,7 +96,7 @@ def _held(directory: Path, algorithms: Sequence[str]) -> AbstractContextManager[
     return RunDir(directory).held(f"a comparison of {', '.join(algorithms)}")
 
 
-def _weighed(settings: Settings, algorithms: Sequence[str], allowed: Allowed) -> Settings:
+def weighed(settings: Settings, algorithms: Sequence[str], allowed: Allowed) -> Settings:
     """Return the settings with one weighting for all: that of methods that have their own.
 
     A uniform method beside a FedAvg by size would differ in two things at once. Settings that name

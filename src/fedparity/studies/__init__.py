@@ -1,5 +1,6 @@
 """Studies: many runs that answer one question, and how sure the answer is."""
 
+from fedparity.studies.comparison import compare
 from fedparity.studies.study import Study
 
-__all__ = ["Study"]
+__all__ = ["Study", "compare"]

@@ -13,15 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedparity.data.recipe import Recipe, table_of
+from fedparity.data import Dataset, Federation, datasets, noise, partition
+from fedparity.data.recipe import Recipe
+from fedparity.data.recipe import table_of as table_in
 from fedparity.data.source import TableRecipe
-from fedparity.imports import Allowed
+from fedparity.imports import Allowed, look_up
+from fedparity.learning import tasks
 from fedparity.learning.models import resolve
 from fedparity.recipes import complete
 from fedparity.records.checksums import sha256
-from fedparity.records.settings import recipe_of
-from fedparity.run.conditions import Conditions
-from fedparity.run.file import algorithm_of, check_keys, solver_of
+from fedparity.records.settings import recipe_of, table_of
+from fedparity.run.conditions import Conditions, Stop
+from fedparity.run.file import algorithm_of, check_keys, metrics_of, solver_of
 from fedparity.run.given import is_file
 from fedparity.run.sampling import read as read_sampling
 from fedparity.spec import call, parse_one
@@ -60,7 +63,7 @@ class Addresses:
             return dict(settings)
         key = json.dumps([data["table"], data.get("client")])
         if key not in self._digests:
-            self._digests[key] = table_of(TableRecipe.read(data)).told
+            self._digests[key] = table_in(TableRecipe.read(data)).told
         given = settings["data"]
         told = dict(given) if isinstance(given, Mapping) else {"table": given}
         return {**settings, "data": {**told, "sha256": self._digests[key]}}
@@ -79,7 +82,13 @@ class Addresses:
         model = str(settings.get("model", ""))
         if model:
             resolve(model, self.allowed)
-        more = {key: settings[key] for key in ("task", "stop", "metrics") if settings.get(key)}
+        more: Settings = {}
+        if settings.get("task"):
+            more["task"] = tasks.read(str(settings["task"]), model or "linear", self.allowed).text
+        if settings.get("stop"):
+            more["stop"] = _public(vars(call("stop", Stop, table_of(settings, "stop"))))
+        if metrics := metrics_of(settings, self.allowed):
+            more["metrics"] = [metric.text for metric in metrics]
         return {
             "data": self._data(settings),
             "model": str(parse_one(model)) if model else None,
@@ -97,6 +106,11 @@ class Addresses:
             told = TableRecipe.read(recipe).told()
             return {key: value for key, value in told.items() if key != "table"}
         found = vars(call("data", Recipe, recipe))
+        named = parse_one(found["dataset"])
+        look_up("dataset", named, datasets.DATASETS, self.allowed, (Dataset, Federation))
+        partition.read(found["partition"], self.allowed)
+        for step in found["noise"]:
+            noise.read(step.noise, self.allowed)
         terms = {key: str(parse_one(str(found[key]))) for key in ("dataset", "partition")}
         return {**_public(found), **terms, "noise": list(map(vars, found["noise"]))}
 

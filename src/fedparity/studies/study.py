@@ -12,14 +12,13 @@ import pandas as pd
 
 from fedparity import workers as machine
 from fedparity.data import Federation
-from fedparity.data.source import located
 from fedparity.errors import DamagedError, FedparityError, InputError, unknown
 from fedparity.imports import Allowed, texts_in
 from fedparity.metrics.summaries import Split
 from fedparity.records.result import Result
-from fedparity.records.rundir import RunDir, read_yaml
-from fedparity.records.settings import with_tables
+from fedparity.records.rundir import RunDir
 from fedparity.studies import address
+from fedparity.studies.file import OWN, read
 from fedparity.studies.grid import Cell, cells, checked, labelled, put, seeds_of
 from fedparity.studies.pool import Pool
 from fedparity.studies.schedule import Board, Task, Watch, work_off
@@ -29,8 +28,6 @@ FILE = "study.yaml"
 RUNS = "runs"
 AGAIN = ("damaged", "failed")
 """States of runs that can be run again."""
-OWN = ("algorithms", "grid", "seeds")
-"""Keys of a study's file beside those of an experiment."""
 
 
 @dataclass(frozen=True)
@@ -146,27 +143,13 @@ class Study:
         of the packages ``allow_import`` only, and tables beside it or in the data folder.
         """
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
-        told = read_yaml(file)
-        if "algorithms" not in told:
-            raise InputError(f"{file} names no algorithms: algorithms: [fedavg, eagle(lam=1)]")
-        settings = {key: value for key, value in told.items() if key not in OWN}
-        settings = with_tables(settings, file.parent, data_dir)
-        own = {key: told[key] for key in ("grid", "seeds") if key in told}
-        grid = own.get("grid") or {}
-        if not isinstance(grid, Mapping):
-            raise InputError(f"'grid' must be a table of lists, got {grid!r}")
-        if "data.table" in grid:
-            raise InputError("the grid names tables: write 'data: [{table: ..., target: ...}]'")
-        if isinstance(grid.get("data"), list):
-            each = [located(data, file.parent, data_dir) for data in grid["data"]]
-            own["grid"] = {**grid, "data": each}
-        usual = file.parent if file.name == FILE else Path(RUNS) / file.stem
         allowed = Allowed.by(allow_import)
+        told = read(file, data_dir, allowed)
         return cls(
-            settings,
+            {key: value for key, value in told.items() if key not in OWN},
             told["algorithms"],
-            out or usual,
-            **own,
+            out or (file.parent if file.name == FILE else Path(RUNS) / file.stem),
+            **{key: told[key] for key in ("grid", "seeds") if key in told},
             data_dir=data_dir,
             allowed=allowed,
         )

@@ -1,0 +1,148 @@
+"""Studies on the command line: many runs, a live table, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fedparity.cli.work import at_work, console
+from fedparity.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedparity.studies import Study
+
+SHOWN = (
+    "mean_accuracy",
+    "worst_accuracy",
+    "accuracy_variance",
+    "mean_loss",
+    "worst_loss",
+    "gap_variance",
+)
+"""Summaries that are printed; the table has all."""
+
+
+def go(study: Study, workers: int | None, again: Sequence[str]) -> None:
+    """Run what is missing of a study, and print its numbers."""
+    from fedparity.studies.live import Shown
+
+    out = console()
+    with at_work():
+        try:
+            with Shown() as shown:
+                study.run(workers, again=tuple(again), watch=shown)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped; what is done is kept: fedparity study {study.out}"
+            ) from None
+    table = study.table()
+    table.to_csv(study.out / "table.csv", index=False)
+    _print(table, study)
+    for _, row in table[table["state"] != "done"].iterrows():
+        what = f"{row['algorithm']}, seed {row['seed']}: {row['state']}: {row['reason']}"
+        out.print(what, markup=False, soft_wrap=True)
+    out.print(f"\nEvery run in {study.out / 'table.csv'}", markup=False, soft_wrap=True)
+    if (table["state"] != "done").any():
+        raise typer.Exit(1)
+
+
+def _print(table: pd.DataFrame, study: Study) -> None:
+    """Print mean and sample standard deviation over seeds."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    keys = ["algorithm", *study.grid]
+    names = [name for name in SHOWN if name in table and table[name].notna().any()]
+    shown = Table(*keys, "runs", *names, box=None)
+    texts = table.assign(**{key: table[key].astype(str) for key in keys})
+    for place, rows in texts[texts["state"] == "done"].groupby(keys, sort=False):
+        cells = [
+            f"{rows[name].mean():.4g}"
+            + (f" ± {rows[name].std():.2g}" if rows[name].count() > 1 else "")
+            for name in names
+        ]
+        shown.add_row(*(escape(str(one)) for one in place), str(len(rows)), *cells)
+    console().print(shown)
+
+
+def chosen(texts: Sequence[str] | None) -> dict[str, list[Any]]:
+    """Return the grid that ``--set solver.lr=0.01,0.1`` stands for.
+
+    >>> chosen(["solver.lr=0.01,0.1", "data.partition=iid,dirichlet(alpha=0.3)"])
+    {'solver.lr': [0.01, 0.1], 'data.partition': ['iid', 'dirichlet(alpha=0.3)']}
+    """
+    import yaml
+
+    from fedparity.spec import split_list
+
+    found = {}
+    for text in texts or ():
+        key, equals, values = text.partition("=")
+        if not equals:
+            raise InputError(f"--set expects KEY=VALUE,VALUE, got '{text}'")
+        each = [one if "(" in one else yaml.safe_load(one) for one in split_list(values)]
+        found[key.strip()] = each
+    return found
+
+
+def renamed(algorithms: Sequence[str], labels: Sequence[str] | None) -> dict[str, str]:
+    """Return the algorithms by label: those listed by their texts, and ``--label NAME=TEXT``.
+
+    >>> renamed(["fedavg"], ["EAGLE=eagle(lam=2)"])
+    {'fedavg': 'fedavg', 'EAGLE': 'eagle(lam=2)'}
+    """
+    found = {text: text for text in algorithms}
+    for text in labels or ():
+        label, equals, algorithm = text.partition("=")
+        if not equals or not label.strip() or "(" in label:
+            raise InputError(f"--label expects NAME=ALGORITHM, got '{text}'")
+        found = {k: v for k, v in found.items() if v != algorithm.strip()}
+        found[label.strip()] = algorithm.strip()
+    return found
+
+
+def seeds_from(text: str) -> int | list[int]:
+    """Return how many seeds, or which: ``5`` or ``0,42,100``."""
+    try:
+        each = [int(one) for one in text.split(",")]
+    except ValueError:
+        raise InputError(f"--seeds expects how many, or which (0,42), got '{text}'") from None
+    return each if "," in text else each[0]
+
+
+def compared(
+    settings: Mapping[str, Any],
+    named: Mapping[str, Any],
+    algorithms: Sequence[str],
+    out: Path,
+    grid: Sequence[str] | None,
+    labels: Sequence[str] | None,
+    seeds: str | None,
+    data_dir: Path | None,
+    allow_import: Sequence[str] | None,
+    workers: int | None,
+) -> None:
+    """Run a comparison as a study; ``named`` are the settings that the flags name."""
+    from fedparity.cli.comparison import weighed
+    from fedparity.cli.flags import allowed_from
+    from fedparity.studies import Study
+
+    values, texts = chosen(grid), renamed(algorithms, labels)
+    typed = [str(value) for each in values.values() for value in each]
+    typed += [text for label, text in texts.items() if label != text]
+    allowed = allowed_from(allow_import, {**named, "algorithms": [*named["algorithms"], *typed]})
+    found = Study(
+        weighed({k: v for k, v in settings.items() if k != "seed"}, [*texts.values()], allowed),
+        texts,
+        out,
+        grid=values,
+        seeds=seeds_from(seeds) if seeds else [settings.get("seed", 0)],
+        data_dir=data_dir,
+        allowed=allowed,
+    )
+    go(found, workers, ())

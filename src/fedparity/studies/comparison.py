@@ -1,0 +1,57 @@
+"""A comparison over seeds: a study of algorithms under one set of conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedparity.data import Federation
+from fedparity.learning.solver import Solver
+from fedparity.studies.study import Study
+
+
+def compare(
+    data: Federation | str | Mapping[str, Any],
+    model: str,
+    algorithms: Mapping[str, str] | Sequence[str],
+    out: str | Path,
+    *,
+    seeds: int | Sequence[int] = 5,
+    grid: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    solver: Solver | Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Study:
+    """Run algorithms over seeds under the same conditions, and return the study.
+
+    Parameters
+    ----------
+    data
+        A federation, or what an experiment file says under ``data``. A federation is dealt already:
+        its seed stays as it is.
+    model
+        A model's text.
+    algorithms, out, seeds, grid
+        See :class:`~fedparity.Study`.
+    workers
+        Processes; by default one a core.
+    solver
+        How clients train.
+    settings
+        Further settings of an experiment, such as ``rounds=50``.
+    """
+    told = {**settings, "model": model}
+    if isinstance(solver, Solver):
+        solver = {k: v for k, v in vars(solver).items() if not k.startswith("_")}
+    if solver is not None:
+        told["solver"] = dict(solver)
+    federation = None
+    if not isinstance(data, Federation):
+        told["data"] = data
+    elif data.recipe is not None:
+        told["data"] = dict(data.recipe)
+    else:
+        federation = data
+    study = Study(told, algorithms, out, grid=grid, seeds=seeds, federation=federation)
+    return study.run(workers)

@@ -1,0 +1,65 @@
+"""Studies and comparisons over seeds on the command line."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+
+from fedparity.studies.live import line, table
+from fedparity.studies.schedule import Board
+
+FILE = """\
+data: synthetic(clients=3)
+model: linear
+rounds: 1
+lstar: none
+algorithms: {plain: fedavg}
+seeds: 1
+"""
+WRONG = {
+    "roundz: 3": "line 7: unknown setting of a study 'roundz': did you mean 'rounds'",
+    "solver: {lrr: 3}": "line 7: .*did you mean 'solver.lr'",
+    "solver:\n  lr: -1": "line 8: solver: lr should be greater than 0",
+    "grid: {rouns: [1]}": "line 7: .*did you mean 'rounds'",
+    "grid:\n  rounds:\n  - 1\n  - 0": "line 10: experiment: rounds should be greater",
+    "grid: {data.partition: [shardz]}": "line 7: unknown partition 'shardz'",
+    "grid: 3": "line 7: 'grid' must be a table",
+    "task: classify": "line 7: .*did you mean 'classification'",
+}
+
+
+@pytest.mark.parametrize("more", WRONG)
+def test_what_is_wrong_in_a_file_is_told_with_its_line(more, cli, tmp_path):
+    (tmp_path / "s.yaml").write_text(FILE + more + "\n")
+    code, out, err = cli("study", "s.yaml")
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert re.search(WRONG[more], err), err
+
+
+def test_a_study_is_run_and_told_and_compared_again_in_its_directory(cli, tmp_path):
+    (tmp_path / "s.yaml").write_text(FILE)
+    told = cli("study", "s.yaml", "--workers", "1")
+    assert told.code == 0, told.err
+    assert "plain" in told.out
+    rows = pd.read_csv(tmp_path / "runs/s/table.csv")
+    assert list(rows["state"]) == ["done"]
+    again = cli("study", "runs/s")
+    assert again.out == told.out
+    flags = ["--data", "synthetic(clients=3)", "--model", "linear", "--rounds", "1"]
+    flags += ["--lstar", "none", "--set", "server_lr=1.0", "--label", "A=fedavg", "--seeds", "0,"]
+    assert cli("compare", *flags).code == 2
+    flags[-1] = "1"
+    compared = cli("compare", *flags, "--out", "runs/s")
+    assert compared.code == 0, compared.err
+    assert len(list((tmp_path / "runs/s/runs").iterdir())) == 1  # the same run
+
+
+def test_a_board_tells_done_running_left_and_time_to_go():
+    running = {0: ("a, seed 1", {"stage": "x", "done": 5, "total": 10, "alone": False})}
+    board = Board(total=10, done=3, running=running, took=[10.0, 30.0], workers=1)
+    # 10 - 3 - one half = 6.5 runs of 20 s
+    assert line(board) == "3 of 10 runs done, 1 running, 6 left, about 2 min to go"
+    assert table(board).row_count == 1
