@@ -29,6 +29,7 @@ ORDER = (
     "reports",
     "run",
     "joining",
+    "tuning",
     "studies",
     "flower",
     "testing",

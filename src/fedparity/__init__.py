@@ -54,8 +54,11 @@ if TYPE_CHECKING:
     from fedparity.run.file import resume as resume
     from fedparity.studies import Study as Study
     from fedparity.studies import compare as compare
+    from fedparity.tuning import Tuned as Tuned
+    from fedparity.tuning import tune as tune
 
 _HOME = {
+    "tuning": ["Tuned", "tune"],
     "joining": ["Coalitions", "coalitions"],
     "testing": ["testing"],
     "toolbox": ["toolbox"],

@@ -1,0 +1,267 @@
+"""The search itself: trials of Optuna, each a run that never sees a test example."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedparity.errors import FedparityError, InputError
+from fedparity.metrics.clientframe import summary_value
+from fedparity.records.result import Result
+from fedparity.run import lstar
+from fedparity.run.experiment import Experiment
+from fedparity.run.watching import Silent, Watcher
+from fedparity.tuning import aim as aims
+from fedparity.tuning.space import Range, Value, read_space, with_settings
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+FIRST = 5
+"""Trials that are neither guided nor pruned."""
+NAME = "fedparity"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search found.
+
+    Attributes
+    ----------
+    aim
+        What was asked for.
+    best
+        The settings that are best of those that meet every condition; None where none do.
+    trials
+        One row a trial: ``trial, state``, the settings, the summaries of the aim on validation
+        examples, and ``missed``, by how much the worst condition is missed (0: all hold).
+    references
+        The same summaries of the algorithms that the aim names.
+    """
+
+    aim: aims.Aim
+    best: dict[str, Value] | None
+    trials: pd.DataFrame = field(repr=False)
+    references: dict[str, dict[str, float]] = field(default_factory=dict)
+    _experiment: Experiment | None = field(default=None, repr=False, compare=False)
+
+    def experiment(self) -> Experiment:
+        """Return the experiment that was given, with the best settings and all its data."""
+        if self.best is None or self._experiment is None:
+            raise InputError("no trial met every condition: loosen the aim, or search more")
+        return with_settings(self._experiment, self.best)
+
+
+def tune(
+    experiment: Experiment,
+    space: Mapping[str, str],
+    *,
+    aim: str,
+    trials: int = 30,
+    journal: str | Path | None = None,
+    seed: int = 0,
+    watch: Watcher | None = None,
+) -> Tuned:
+    """Search the settings of an experiment for an aim, on validation examples only.
+
+    Parameters
+    ----------
+    experiment
+        What is tuned: its algorithm and all that is not searched.
+    space
+        The values of each setting, by ``solver.lr``, ``server_lr`` or ``eagle.lam``: see
+        :mod:`fedparity.tuning.space`.
+    aim
+        See :mod:`fedparity.tuning.aim`.
+    trials
+        How many in all, those in the journal counted.
+    journal
+        A file to which every trial is written at once, and from which a search goes on.
+    seed
+        Of the search; trainings keep that of the experiment.
+    watch
+        Told how many trials are done.
+
+    Notes
+    -----
+    The test examples are taken out before the first training, so that nothing can depend on them.
+    L* is found once, with the experiment's own solver: otherwise a learning rate that makes clients
+    worse alone would look fair. Unpromising trials end early: those whose summary is worse than the
+    median of earlier ones at the same round.
+    """
+    optuna = _optuna()
+    ranges = read_space(space)
+    wanted = aims.read(aim, experiment.summaries)
+    if trials < 1:
+        raise InputError(f"trials is a whole number of at least 1, got {trials}")
+    blind = _blind(experiment)
+    for name, each in ranges.items():
+        with_settings(blind, {name: _one(each)})  # a wrong name or value is told at once
+    others = {of: dataclasses.replace(blind, algorithm=of) for of in wanted.references}
+    watch = watch or Silent()
+    watch.stage("references", len(others) + 1)
+    fixed = _with_lstar(blind)
+    watch.advance(1)
+    references = {}
+    for done, (of, other) in enumerate(others.items(), 2):
+        other = dataclasses.replace(other, lstar=fixed.lstar)
+        references[of] = _numbers(other.run(watch=Silent()), wanted)
+        watch.advance(done)
+    storage = None
+    if journal is not None:
+        Path(journal).parent.mkdir(parents=True, exist_ok=True)
+        backend = optuna.storages.journal.JournalFileBackend(str(journal))
+        storage = optuna.storages.JournalStorage(backend)
+    study = optuna.create_study(
+        study_name=NAME,
+        storage=storage,
+        load_if_exists=True,
+        direction="minimize" if wanted.better == "lower" else "maximize",
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=FIRST),
+    )
+    _same_search(study, fixed, space, wanted)
+    finished = _finished(study)
+    study.sampler = optuna.samplers.TPESampler(seed=seed + finished, n_startup_trials=FIRST)
+    watch.stage("trials", trials)
+    watch.advance(finished)
+
+    def objective(trial: Trial) -> float:
+        values = {name: each.draw(trial, name) for name, each in ranges.items()}
+        made = with_settings(fixed, values)
+        result = made.run(watch=Silent(), track=(_pruning(trial, fixed, wanted),))
+        if result.diverged is not None:
+            raise optuna.TrialPruned
+        numbers = _numbers(result, wanted)
+        missed = [c.excess(numbers, references) for c in wanted.conditions]
+        trial.set_user_attr("numbers", numbers)
+        trial.set_user_attr("missed", max([0.0, *missed]))
+        for condition, by in zip(wanted.conditions, missed, strict=True):
+            trial.set_constraint(f"{condition.summary} {condition.of or ''}".strip(), by)
+        watch.advance(_finished(study) + 1)
+        return numbers[wanted.summary]
+
+    study.optimize(objective, n_trials=max(0, trials - finished))
+    return _told(study, wanted, references, experiment)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise FedparityError("tuning needs Optuna: pip install 'fedparity[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _blind(experiment: Experiment) -> Experiment:
+    """Return the experiment without its test examples."""
+    federation = experiment.federation
+    if not len(federation.validation):
+        raise InputError("tuning judges on validation examples, and there are none: see fractions")
+    none = np.zeros(len(federation) + 1, dtype=np.int64)
+    test = federation.test
+    empty = dataclasses.replace(
+        test,
+        x=test.x[:0],
+        y=test.y[:0],
+        offsets=none,
+        groups={k: g[:0] for k, g in test.groups.items()},
+    )
+    bare = dataclasses.replace(federation, test=empty, recipe=None)
+    told = experiment.lstar
+    if isinstance(told, dict):
+        told = {
+            name: {s: v for s, v in by.items() if s != "test"} if isinstance(by, dict) else by
+            for name, by in told.items()
+        }
+    return dataclasses.replace(experiment, federation=bare, lstar=told, predictions=False)
+
+
+def _with_lstar(blind: Experiment) -> Experiment:
+    """Return the experiment with its L* as numbers, so that no trial moves them."""
+    if blind.given is not None or blind.lstar == "none":
+        return blind
+    found = lstar.cached(blind.setup, lstar.rule(str(blind.lstar)), blind.choice.name)
+    return dataclasses.replace(blind, lstar=found[["client", "train", "validation"]])
+
+
+def _numbers(result: Result, wanted: aims.Aim) -> dict[str, float]:
+    return {n: summary_value(result.frame, n, split="validation") for n in wanted.summaries}
+
+
+def _pruning(trial: Trial, fixed: Experiment, wanted: aims.Aim) -> Any:
+    """Return a tracker that reports the summary after each evaluation, and ends poor trials."""
+    import optuna
+
+    summary = fixed.summaries[wanted.summary]
+    names, sizes = fixed.federation.names, fixed.federation.validation.sizes
+    given = None if fixed.given is None else fixed.given["validation"].to_numpy(dtype=float)
+    fact = {"gap": "loss", "loss": "loss", "accuracy": "accuracy"}.get(summary.column)
+
+    def tell(told: Mapping[str, float]) -> None:
+        found = [told.get(f"validation/{fact}/client/{name}", np.nan) for name in names]
+        values = np.asarray(found, dtype=float)
+        if summary.column == "gap" and given is not None:
+            values = values - given
+        there = ~np.isnan(values)
+        if fact is None or not there.any():
+            return
+        scale = 100 if fact == "accuracy" else 1
+        number = summary.statistic(scale * values[there], sizes[there].astype(float))
+        if np.isfinite(number):
+            trial.report(float(number), int(told["round"]))
+            if trial.should_prune():
+                raise optuna.TrialPruned
+
+    return tell
+
+
+def _same_search(study: Any, fixed: Experiment, space: Mapping[str, str], aim: aims.Aim) -> None:
+    """Refuse a journal of another search: its trials would be taken for ours."""
+    identity = {**fixed.identity(), "rounds": fixed.rounds}
+    about = json.dumps([dict(space), aim.text, identity], sort_keys=True, default=str)
+    mine = hashlib.sha256(about.encode()).hexdigest()
+    kept = study.user_attrs.get("search")
+    if kept is None:
+        study.set_user_attr("search", mine)
+    elif kept != mine:
+        raise InputError(
+            "the journal is of another search (other data, settings, space or aim): name a new file"
+        )
+
+
+def _finished(study: Any) -> int:
+    return sum(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))
+
+
+def _told(
+    study: Any, wanted: aims.Aim, references: dict[str, dict[str, float]], experiment: Experiment
+) -> Tuned:
+    rows, best = [], None
+    sign = 1 if wanted.better == "lower" else -1
+    for trial in study.get_trials(deepcopy=False):
+        numbers, missed = trial.user_attrs.get("numbers", {}), trial.user_attrs.get("missed")
+        state = trial.state.name.lower()
+        rows.append(
+            {"trial": trial.number, "state": state, **trial.params, **numbers, "missed": missed}
+        )
+        value = numbers.get(wanted.summary, np.nan)
+        if state == "complete" and missed == 0 and (best is None or sign * value < best[0]):
+            best = (sign * value, dict(trial.params))
+    return Tuned(
+        wanted, None if best is None else best[1], pd.DataFrame(rows), references, experiment
+    )
+
+
+def _one(each: Range) -> Value:
+    if each.listed:
+        return each.listed[0]
+    return int(each.low) if each.whole else each.low
