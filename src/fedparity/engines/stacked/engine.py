@@ -21,7 +21,8 @@ from fedparity.engines.evaluation import Values
 from fedparity.engines.kernels.chain import Chain, Standing
 from fedparity.engines.stacked.batches import Batches, Group, Slotted
 from fedparity.engines.stacked.in_place import FullBatches, reads_in_place
-from fedparity.engines.stacked.lane import Facts, Stack, Work
+from fedparity.engines.stacked.lane import Stack, Work
+from fedparity.engines.stacked.measuring import Facts
 from fedparity.engines.stacked.pooled import POOLED, pooled_losses
 from fedparity.errors import ClientError, InputError
 from fedparity.method.messages import Down, Named, Own, Up

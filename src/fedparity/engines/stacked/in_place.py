@@ -15,7 +15,8 @@ from fedparity.engines.engine import Ids, Setup, fills_a_core
 from fedparity.engines.evaluation import block_rows
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.lane import BySlot, Pieces, Rule, take_step
-from fedparity.engines.stacked.lane import Block, Facts, Stack, Work
+from fedparity.engines.stacked.lane import Stack, Work
+from fedparity.engines.stacked.measuring import Block, Facts
 from fedparity.method.hints import Affine
 from fedparity.method.messages import Down
 from fedparity.workers import Crew
