@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from torch import nn
 
@@ -17,20 +16,17 @@ from fedparity.certainty.clients import CONFIDENCE
 from fedparity.certainty.clients import RESAMPLES as MANY
 from fedparity.data.prepare import Preparation
 from fedparity.errors import InputError, unknown
-from fedparity.imports import Allowed
-from fedparity.learning import tasks
-from fedparity.learning.task import Factory, Task
+from fedparity.learning.task import Task
 from fedparity.metrics import METRICS, ClientFrame, group_table, meanings, read_metrics
 from fedparity.metrics.groups import GROUP, RESAMPLES
 from fedparity.metrics.metric import Asked
 from fedparity.metrics.summaries import Split
 from fedparity.records.history import ROUND, SERVER
-from fedparity.records.model import load_model, save_module
-from fedparity.records.prediction import inputs_of, predicted, taking_what_was_given
 from fedparity.records.rundir import RunDir
+from fedparity.records.trained import Trained
 
 
-class Result:
+class Result(Trained):
     """The numbers and the model of a finished run.
 
     Attributes
@@ -76,21 +72,10 @@ class Result:
         return f"Result({what!r}, {len(self.clients)} clients, {self.rounds} rounds)"
 
     @property
-    def record(self) -> dict[str, Any]:
-        """What the run wrote down about itself."""
-        found: dict[str, Any] = self.settings.get("record") or {}
-        return found
-
-    @property
     def weights(self) -> str | None:
         """What clients weigh by: ``size``, ``uniform``, or None where nothing is averaged."""
         found = self.record.get("weights", "none")
         return None if found == "none" else str(found)
-
-    @property
-    def alone(self) -> bool:
-        """Whether each client trained alone, so that nobody gains or pays by joining."""
-        return self.record.get("weights") == "none"
 
     @property
     def diverged(self) -> str | None:
@@ -298,109 +283,6 @@ class Result:
                 raise InputError(f"this result has no {name}: {missing}")
             self._tables[name] = folder.read_table(file)
         return self._tables[name]
-
-    def model(
-        self,
-        *,
-        which: Literal["best", "last"] = "best",
-        factory: Factory | None = None,
-        allow_import: str | Iterable[str] = (),
-    ) -> nn.Module:
-        """Return the trained module; it takes inputs of any floating point type, numpy's too.
-
-        Parameters
-        ----------
-        which
-            ``"best"`` is the model that was kept; ``"last"`` the one of the last round, which is
-            another where ``keep`` names a summary.
-        factory
-            Makes the module of a run read from its directory, where that should not name it.
-        allow_import
-            Packages whose code the directory may name.
-        """
-        if which == "last" and "kept_round" in self.record:
-            if self.path is None:
-                raise InputError(
-                    "the last model beside the best is kept in the run directory alone"
-                )
-            file = RunDir(self.path).last
-            found = load_model(self.path, factory=factory, allow_import=allow_import, file=file)
-            return taking_what_was_given(found)
-        if self._module is None:
-            if self.path is None:
-                raise InputError("this result has no model")
-            self._module = load_model(self.path, factory=factory, allow_import=allow_import)
-        return taking_what_was_given(self._module)
-
-    @property
-    def preparation(self) -> Preparation | None:
-        """How the columns of a table become inputs, where the run was of a table."""
-        if self._preparation is None and self.path is not None:
-            folder = RunDir(self.path)
-            if folder.preparation.exists():
-                content = folder.read(folder.preparation)
-                self._preparation = Preparation.read(content, str(folder.preparation))
-        return self._preparation
-
-    def predict_proba(
-        self,
-        x: Any,
-        *,
-        clients: Sequence[str] | None = None,
-        allow_import: str | Iterable[str] = (),
-    ) -> pd.DataFrame:
-        """Return the probability of each class, one column a class, by its name.
-
-        See :meth:`predict` for the parameters.
-        """
-        said = self._said(x, clients, allow_import)
-        if said.ndim != 2 or self.record.get("predicts") != "classes":
-            raise InputError(f"a {self.settings['task']} has no probabilities of classes: predict")
-        return pd.DataFrame(said, columns=self._classes(said.shape[1]))
-
-    def predict(
-        self,
-        x: Any,
-        *,
-        clients: Sequence[str] | None = None,
-        allow_import: str | Iterable[str] = (),
-    ) -> npt.NDArray[Any]:
-        """Return what the shared model says of new inputs: the likeliest class, or the value.
-
-        Parameters
-        ----------
-        x
-            A table with the columns trained on, whatever their order, where the run was of a table:
-            it is prepared as they were. Otherwise an array ``[n, ...]`` of inputs.
-        clients
-            The client of each row, where tables were prepared client by client.
-        allow_import
-            Packages whose code the run directory may name.
-        """
-        said = self._said(x, clients, allow_import)
-        if self.record.get("predicts") != "classes":
-            return said
-        found: npt.NDArray[Any] = np.asarray(self._classes(said.shape[1]))[said.argmax(1)]
-        return found
-
-    def _said(
-        self, x: Any, clients: Sequence[str] | None, allow_import: str | Iterable[str]
-    ) -> npt.NDArray[Any]:
-        if self.alone:
-            raise InputError("each client trained alone: there is no shared model to predict with")
-        inputs = inputs_of(x, self.record, self.preparation, clients)
-        if self._task is None:
-            allowed = Allowed.by(allow_import)
-            self._task = tasks.read(str(self.settings["task"]), "linear", allowed)
-        return predicted(self.model(allow_import=allow_import), self._task, inputs)
-
-    def _classes(self, count: int) -> list[Any]:
-        """Return the names of the classes, or their numbers where they had none."""
-        return list(self.record.get("classes") or range(count))
-
-    def save_model(self, file: str | Path) -> None:
-        """Write the module's plain ``state_dict`` as safetensors."""
-        save_module(self.model(), Path(file))
 
     def warn_of_levelling_down(self, reference: Result) -> None:
         """Warn if gaps were made more equal by harming the best client and helping no worst one."""
