@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test
+.PHONY: demo test types doctests
 
 demo: $(STAMP)
 	$(BIN)/fedparity compare --data digits --partition "shards" --clients 10 \
@@ -17,9 +17,14 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pytest --doctest-modules src/fedparity
+	$(MAKE) --jobs 2 types doctests
 	$(BIN)/pytest tests --numprocesses 2 --dist loadgroup
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+doctests: $(STAMP)
+	$(BIN)/pytest --doctest-modules src/fedparity
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

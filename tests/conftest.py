@@ -28,6 +28,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_power_failure() -> Iterator[None]:
+    """Do not wait for the disk after every file: here nobody pulls the plug."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture
 def real_data() -> Path:
     """Return the folder of the real datasets, or skip."""

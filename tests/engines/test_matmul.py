@@ -139,6 +139,7 @@ def test_a_run_so_is_the_run_of_the_reference_engine(one, batch):
                 rounds=3,
                 solver=fp.Solver(lr=0.1, steps=3 if batch else 1, batch=batch),
                 engine=engine,
+                lstar="none",
             )
             .run()
             .model()

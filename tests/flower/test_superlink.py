@@ -36,6 +36,7 @@ SETTINGS: dict[str, Any] = {
     "solver": {"lr": 0.1, "steps": 3, "batch": 8},
     "rounds": 2,
     "evaluate_every": 2,
+    "lstar": "best_validation(rounds=5)",
 }
 PATIENCE = 120.0
 DEADLINE = 12.0

@@ -17,7 +17,7 @@ from fedparity.run.experiment import Experiment
 from fedparity.run.watching import Silent
 from fedparity.testing import unlike_clients
 
-ROUNDS = 40
+ROUNDS = 27
 VICTIM = __file__
 
 

@@ -283,7 +283,6 @@ def _check_name(kind: str, name: str, known: Collection[str]) -> None:
 
 def _check(frame: pd.DataFrame, column: str, valid: pd.Series[bool], rule: str) -> None:
     """Refuse the first value that is not valid, by the name of its client."""
-    wrong = frame[~valid]
-    if not wrong.empty:
-        first = wrong.iloc[0]
+    if not valid.all():
+        first = frame[~valid].iloc[0]
         raise InputError(f"{column} of client '{first['client']}' is {first[column]:g}: {rule}")
