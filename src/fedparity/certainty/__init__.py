@@ -1,5 +1,19 @@
 """How sure the numbers of a run are: intervals, and who certainly gains or pays."""
 
 from fedparity.certainty.clients import FEW, GAINS, PAYS, UNTOLD, VERDICTS, client_certainty
+from fedparity.certainty.multiple import holm
+from fedparity.certainty.runs import Friedman, against, friedman, over_seeds
 
-__all__ = ["FEW", "GAINS", "PAYS", "UNTOLD", "VERDICTS", "client_certainty"]
+__all__ = [
+    "FEW",
+    "GAINS",
+    "PAYS",
+    "UNTOLD",
+    "VERDICTS",
+    "Friedman",
+    "against",
+    "client_certainty",
+    "friedman",
+    "holm",
+    "over_seeds",
+]
