@@ -57,6 +57,28 @@ WRONG |= {
 }
 
 
+def asked(task="linear", *rest, **settings):
+    return fp.Experiment(MADE(X, Y, C), task, *rest, **settings)
+
+
+WRONG |= {
+    "Experiment: task must be given": lambda: fp.Experiment(MADE(X, Y, C)),
+    "unknown setting of Experiment 'rouns': did you mean 'rounds'?": lambda: asked(rouns=3),
+    "'lr' belongs to the solver: Solver(lr=...)": lambda: asked(lr=0.1),
+    "Experiment: takes ": lambda: asked(*[1] * 30),
+    "federation is a Dataset: deal it to clients": lambda: fp.Experiment(DIGITS, "linear"),
+    "solver is '0.1': give fp.Solver": lambda: asked(solver=0.1),
+    "stop is 'gap': give fp.Stop": lambda: asked(stop="gap"),
+    "metrics is '3': give names": lambda: asked(metrics=3),
+    "'3' is no algorithm: give": lambda: asked("linear", 3),
+    "unknown setting of run 'outt': did you mean 'out'?": lambda: asked().run(outt="x"),
+    "run: out should be": lambda: asked().run(3),
+    "watch is no watcher": lambda: asked().run(watch=3),
+    "load: path should be": lambda: fp.load(3),
+    "load_model: directory should be": lambda: fp.load_model(3),
+}
+
+
 @pytest.mark.parametrize("line", WRONG)
 def test_a_wrong_argument_is_told_in_one_line(line):
     with pytest.raises(fp.InputError) as refused:
@@ -68,3 +90,12 @@ def test_a_wrong_argument_is_told_in_one_line(line):
 def test_a_setting_read_from_a_text_is_told_under_the_name_in_the_text():
     with pytest.raises(fp.InputError, match=r"^eagle: lam should be greater"):
         fp.algorithm("eagle(lam=-1)")
+
+
+def test_a_single_part_is_an_algorithm():
+    assert asked("linear", Prox(mu=1.0)).algorithm.text == "prox"
+
+
+def test_a_run_begun_in_python_tells_what_is_odd_about_the_data(capsys):
+    asked(rounds=1, lstar="none").run()
+    assert "data: clients a, b have one example each: " in capsys.readouterr().err

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
@@ -52,8 +52,18 @@ class Settings(type):
             raise told(cls.__name__, cls, error) from None
 
 
+def named(cls: type[T]) -> type[T]:
+    """Let a class refuse wrong names of arguments in one line; it checks values itself."""
+    cls.__init__ = _checked(cls.__init__, cls.__name__, {})  # type: ignore[method-assign]
+    return cls
+
+
 def checked(function: F) -> F:
     """Let a function refuse wrong names, and wrong values of plain types, in one line."""
+    return _checked(function, function.__name__, _hints(function))
+
+
+def _checked(function: F, name: str, hints: Mapping[str, Any]) -> F:
 
     @functools.wraps(function)
     def asked(*given: Any, **named: Any) -> Any:
@@ -62,13 +72,12 @@ def checked(function: F) -> F:
         except ValidationError as error:
             if error.title != function.__qualname__:
                 raise
-            raise told(function.__name__, function, error) from None
+            raise told(name, function, error) from None
 
     @functools.wraps(function)
     def plain(*given: Any, **named: Any) -> Any:
         return function(*given, **named)
 
-    hints = _hints(function)
     parameters = inspect.signature(function).parameters
     plain.__annotations__ = {name: hints.get(name, Any) for name in parameters}
     plain.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -80,7 +89,8 @@ def checked(function: F) -> F:
 
 def told(name: str, of: Callable[..., Any], error: ValidationError) -> InputError:
     """Return the line for what pydantic has against the arguments of ``of``, called ``name``."""
-    names = [n for n in inspect.signature(of).parameters if n not in ("self", "cls")]
+    places = list(inspect.signature(of).parameters)
+    names = [n for n in places if n not in ("self", "cls")]
     problems = sorted(error.errors(), key=lambda problem: not problem["type"].startswith("unexp"))
     problem = problems[0]
     place = problem["loc"][0] if problem["loc"] else ""
@@ -88,14 +98,16 @@ def told(name: str, of: Callable[..., Any], error: ValidationError) -> InputErro
         return unknown(f"setting of {name}", str(place), names)
     if problem["type"] == "unexpected_positional_argument":
         return ArgumentError(name, f"takes {len(names)} settings, no more: {', '.join(names)}")
-    return ArgumentError(name, _line(problem, names))
+    several = sum(each["loc"][:1] == problem["loc"][:1] for each in problems) > 1
+    return ArgumentError(name, _line(problem, places, several))
 
 
-def _line(problem: Mapping[str, Any], names: list[str]) -> str:
+def _line(problem: Mapping[str, Any], names: Sequence[str], several: bool) -> str:
+    """Tell of one problem; of a value of ``several`` possible types, without naming the type."""
     places = [str(place) for place in problem["loc"]]
     if places and isinstance(problem["loc"][0], int) and problem["loc"][0] < len(names):
         places[0] = names[problem["loc"][0]]
-    where = ".".join(places)
+    where = ".".join(places[:1] if several else places)
     if problem["type"].startswith("missing"):
         return f"{where} must be given"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")

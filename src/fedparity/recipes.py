@@ -181,8 +181,8 @@ KNOWN: dict[str, Callable[..., Part | tuple[Part, ...]]] = {
 """Every name of an algorithm, and what makes its parts."""
 
 
-def algorithm(what: str | Algorithm | Sequence[Part]) -> Algorithm:
-    """Return the algorithm that a text, a list of parts or an algorithm stands for.
+def algorithm(what: str | Algorithm | Part | Sequence[Part]) -> Algorithm:
+    """Return the algorithm that a text, a part, a list of parts or an algorithm stands for.
 
     A part of your own is named by its import path: ``fedprox+mypackage.parts:Mine(a=1)``.
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 
@@ -24,6 +25,8 @@ APART = 1000.0
 WIDEST = 2000
 """Inputs beyond which the scales of single ones are not looked at."""
 LOOKED_AT = 1000
+AT_ONCE = 8
+"""Inputs whose deviations are computed at once."""
 SHOWN = 3
 
 
@@ -160,13 +163,21 @@ def federation(made: Examples) -> Iterator[Finding]:
         yield from _classes(made)
     if made.preparation is None and len(made.shape) == 1 and made.shape[0] <= WIDEST:
         x = made.train.x
-        spread = x.to(torch.float64).std(dim=0, correction=0).numpy()
-        constant = np.flatnonzero(spread == 0)
+        lowest, highest = torch.aminmax(x, dim=0)
+        constant = np.flatnonzero((lowest == highest).numpy())
+        spread = _spread(x)
+        spread[constant] = 0
         if 0 < len(constant) < len(spread) and len(made.train) > 1:
             what = f"{'is' if len(constant) == 1 else 'are'} the same in all training examples"
             yield Finding(_listed("input", constant), what, "leave out what says nothing")
         scales = {f"input {k}": float(spread[k]) for k in range(len(spread)) if spread[k] > 0}
         yield from _scales(scales, "subtract the mean and divide by the deviation")
+
+
+def _spread(x: torch.Tensor) -> npt.NDArray[np.float64]:
+    """Return the deviation of each input, some columns at a time: copies are kept small."""
+    blocks = torch.split(x, AT_ONCE, dim=1)
+    return torch.cat([b.to(torch.float64).std(dim=0, correction=0) for b in blocks]).numpy()
 
 
 def _classes(made: Examples) -> Iterator[Finding]:

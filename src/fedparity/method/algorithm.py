@@ -41,11 +41,14 @@ class Algorithm:
         With all problems of the composition at once.
     """
 
-    def __init__(self, parts: Sequence[Part] = (), text: str | None = None) -> None:
-        self.parts = tuple(parts)
+    def __init__(self, parts: Part | Sequence[Part] = (), text: str | None = None) -> None:
+        if not isinstance(parts, Part | Sequence):
+            given = str(parts)[:80]
+            raise InputError(f"{given!r} is no algorithm: give a text, a part or a list of parts")
+        self.parts = (parts,) if isinstance(parts, Part) else tuple(parts)
         for part in self.parts:
             check_kind(part)
-        self.text = text if text is not None else "+".join(p.name for p in parts) or "fedavg"
+        self.text = text if text is not None else "+".join(p.name for p in self.parts) or "fedavg"
         self._having = {
             hook: [part for part in self.parts if hook in part.hooks]
             for hook in {hook for part in self.parts for hook in part.hooks}

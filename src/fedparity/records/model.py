@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import nn
 
+from fedparity.arguments import checked
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
 from fedparity.learning.models import build
@@ -19,6 +20,7 @@ from fedparity.records.rundir import RunDir
 from fedparity.records.settings import federation_of, task_of
 
 
+@checked
 def load_model(
     directory: str | Path,
     *,

@@ -52,6 +52,10 @@ class Bar:
         else:
             self.progress.update(self.task, completed=done)
 
+    def tell(self, line: str) -> None:
+        """Print a line above the bar."""
+        self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def close(self) -> None:
         """Leave the terminal as it was."""
         self.progress.stop()
@@ -80,6 +84,10 @@ class Lines:
         elif self.told >= 0:
             self.untold = line
 
+    def tell(self, line: str) -> None:
+        """Print a line that is no stage's."""
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     def close(self) -> None:
         """Tell how the last stage ended, where it was told of."""
         self._end()
@@ -89,7 +97,7 @@ class Lines:
             self._print(self.untold)
 
     def _print(self, line: str) -> None:
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.tell(line)
         self.last, self.untold = time.monotonic(), ""
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedparity.data.doctor import short
 from fedparity.engines.engine import intraop
 from fedparity.engines.evaluation import Values
 from fedparity.errors import DivergedError, FedparityError, InputError
@@ -58,7 +59,7 @@ class Run(Evaluated):
         """Run from the first round."""
         if self.folder is not None:
             self.folder.require_unused()
-        with self._held(), intraop(1), self._shown():
+        with self._held(), intraop(1), self._shown(resumed=False):
             if self.folder is not None:
                 self.folder.create(self.experiment.describe())
             return self._go(resumed=False)
@@ -67,7 +68,7 @@ class Run(Evaluated):
         """Go on from the last checkpoint, or from the start if the run never wrote one."""
         assert self.folder is not None
         self.folder.settings()  # refuses a directory that holds no run
-        with self._held(), intraop(1), self._shown():
+        with self._held(), intraop(1), self._shown(resumed=True):
             if not self.folder.has_checkpoint():
                 self.folder.check(self.experiment.describe())
             return self._go(resumed=True)
@@ -79,14 +80,17 @@ class Run(Evaluated):
         return self.folder.held(self.experiment.setup.algorithm.text)
 
     @contextmanager
-    def _shown(self) -> Iterator[None]:
-        """Show how a run goes that nobody else watches."""
+    def _shown(self, resumed: bool) -> Iterator[None]:
+        """Show what is odd about the data and how a run goes, where nobody else watches it."""
         if not self._unwatched:
             yield
             return
         from fedparity.reports.progress import watcher
 
-        with closing(watcher()) as self.watch:
+        with closing(watcher()) as watch:
+            self.watch = watch
+            for line in () if resumed else short(self.experiment.federation.check()):
+                watch.tell(f"data: {line}")
             yield
 
     def _go(self, resumed: bool) -> Result:

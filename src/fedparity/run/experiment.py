@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from fedparity.arguments import checked, named
 from fedparity.data import Federation
 from fedparity.engines import choice
 from fedparity.engines.engine import Ids, Setup
-from fedparity.errors import InputError, unknown
+from fedparity.errors import InputError
 from fedparity.imports import paths_in
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Factory, Task
@@ -30,7 +31,7 @@ from fedparity.run.describing import describe, identity
 from fedparity.run.given import Given, given, plain
 from fedparity.run.lstar import Cost
 from fedparity.run.preparing import cohort_size, prepare
-from fedparity.run.refusing import check_parts, check_settings
+from fedparity.run.refusing import check_kinds, check_parts, check_settings
 from fedparity.run.sampling import Population, Sampling
 from fedparity.run.sampling import read as read_sampling
 from fedparity.spec import call
@@ -44,6 +45,7 @@ ANYHOW = ("loss", "accuracy", "error")
 """What tasks measure anyhow: it may be asked for, and is not measured twice."""
 
 
+@named
 @dataclass
 class Experiment:
     """A federation, a task, an algorithm and the conditions of the run.
@@ -104,14 +106,11 @@ class Experiment:
     stop: Stop | None = None
     metrics: Sequence[Asked] | str = ()
 
-    def __new__(cls, *given: Any, **named: Any) -> Experiment:
-        """Refuse a setting that there is not, in one line."""
-        for name in named:
-            if name not in cls.__dataclass_fields__:
-                near = "solver" if name in Solver.__dataclass_fields__ else None
-                if near:
-                    raise InputError(f"'{name}' belongs to the solver: Solver({name}=...)")
-                raise unknown("setting of Experiment", name, cls.__dataclass_fields__)
+    def __new__(cls, *given: Any, **others: Any) -> Experiment:
+        """Say of a setting of the solver where it belongs."""
+        for name in others:
+            if name not in cls.__dataclass_fields__ and name in Solver.__dataclass_fields__:
+                raise InputError(f"'{name}' belongs to the solver: Solver({name}=...)")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -121,8 +120,7 @@ class Experiment:
                 f"federation is a {what}: deal it to clients first, as in "
                 "dataset.split('dirichlet(alpha=0.3)', clients=10), or see Federation.from_frame"
             )
-        if isinstance(self.algorithm, Part):
-            self.algorithm = [self.algorithm]
+        check_kinds(self.solver, self.stop, self.metrics)
         names = Conditions.__dataclass_fields__
         self.given = given(self.lstar, self.federation)
         if self.given is not None:
@@ -280,6 +278,7 @@ class Experiment:
         """Return what a run that is resumed must agree with."""
         return identity(self)
 
+    @checked
     def run(
         self,
         out: str | Path | None = None,
@@ -302,14 +301,20 @@ class Experiment:
             Who is given the numbers of every round: names of :mod:`fedparity.reports.tracking`,
             such as ``"csv"`` or ``"mlflow"``, or functions of a dict.
         """
+        from fedparity.records.result import Result
         from fedparity.run.driver import Run
 
+        if not isinstance(reference, Result | None):
+            raise InputError("reference is no result: give that of a run of FedAvg")
+        if watch is not None and not hasattr(watch, "stage"):
+            raise InputError("watch is no watcher: it needs the methods stage and advance")
         choice.check_here(self.choice.name)
         result = Run(self, out, watch, track).start()
         if reference is not None:
             result.warn_of_levelling_down(reference)
         return result
 
+    @checked
     def resume(
         self, directory: str | Path, watch: Watcher | None = None, track: Track = ()
     ) -> Result:

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedparity.arguments import checked
 from fedparity.data import Federation
 from fedparity.data.recipe import Recipe
 from fedparity.data.source import TableRecipe
@@ -124,6 +125,7 @@ def solver_of(settings: Mapping[str, Any]) -> Solver:
     return call("solver", Solver, table_of(settings, "solver"))
 
 
+@checked
 def load(
     path: str | Path,
     *,
@@ -138,6 +140,7 @@ def load(
     return experiment(settings, data_dir=data_dir, allowed=Allowed.by(allow_import))
 
 
+@checked
 def resume(
     directory: str | Path,
     *,

@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedparity.errors import InputError, unknown
+from fedparity.learning.solver import Solver
 from fedparity.method.algorithm import Algorithm
+from fedparity.metrics import Metric
 from fedparity.run import lstar
+from fedparity.run.conditions import Stop
 
 if TYPE_CHECKING:
     from fedparity.run.experiment import Experiment
+
+
+def check_kinds(solver: object, stop: object, metrics: object) -> None:
+    """Refuse what is no solver, no condition to stop and no metrics."""
+    if not isinstance(solver, Solver):
+        raise InputError(f"solver is {str(solver)[:80]!r}: give fp.Solver(lr=0.1, epochs=1)")
+    if not isinstance(stop, Stop | None):
+        raise InputError(f"stop is {str(stop)[:80]!r}: give fp.Stop('mean_loss', patience=5)")
+    if not isinstance(metrics, str | Metric | list | tuple):
+        raise InputError(f"metrics is {str(metrics)[:80]!r}: give names, such as ['auc', 'f1']")
 
 
 def check_settings(experiment: Experiment) -> None:
