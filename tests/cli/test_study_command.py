@@ -63,3 +63,11 @@ def test_a_board_tells_done_running_left_and_time_to_go():
     # 10 - 3 - one half = 6.5 runs of 20 s
     assert line(board) == "3 of 10 runs done, 1 running, 6 left, about 2 min to go"
     assert table(board).row_count == 1
+
+
+def test_packaged_studies_are_listed_and_a_wrong_name_is_told(cli):
+    assert "fedfv3" in cli("study", "--list").out
+    told = cli("study", "fedfv33")
+    assert told.code == 2
+    assert "did you mean 'fedfv3'" in told.err
+    assert cli("study").code == 2

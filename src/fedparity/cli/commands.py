@@ -185,23 +185,41 @@ def coalitions(
 
 @app.command("study")
 def study(
-    file: Annotated[Path, typer.Argument(help="A study's file, or its directory to go on.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(help="A study's file, its directory to go on, or a packaged study."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The study's directory.")] = None,
     workers: Workers = None,
     again: Annotated[
         list[str] | None,
         typer.Option(metavar="STATE", help="Do runs again that are failed or damaged."),
     ] = None,
+    list_them: Annotated[
+        bool, typer.Option("--list", help="List the packaged studies: tables of the papers.")
+    ] = False,
+    quick: Annotated[bool, typer.Option(help="A packaged study in minutes.")] = False,
     data_dir: DataDir = None,
     allow_import: AllowImport = None,
 ) -> None:
     """Do the runs of a study that are missing, and show the numbers of all."""
-    from fedparity.cli.study import go
+    from fedparity.cli import study as work
+
+    if list_them:
+        work.list_packaged()
+        return
+    if file is None:
+        raise InputError("name a study's file, or a packaged study (see: fedparity study --list)")
+    if not Path(file).exists() and "." not in file and "/" not in file:
+        work.go_packaged(file, out, quick, workers, again or (), data_dir)
+        return
+    if quick:
+        raise InputError("--quick is for packaged studies (see: fedparity study --list)")
     from fedparity.studies import Study
 
     allowed = allowed_from(allow_import)
     found = Study.load(file, out, data_dir=data_dir, allow_import=allowed.packages)
-    go(found, workers, again or ())
+    work.go(found, workers, again or ())
 
 
 @app.command("resume")

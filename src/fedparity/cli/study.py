@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fedparity.cli.work import at_work, console
+from fedparity.cli.work import RUNS, at_work, console
 from fedparity.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,6 +68,45 @@ def _print(table: pd.DataFrame, study: Study) -> None:
         ]
         shown.add_row(*(escape(str(one)) for one in place), str(len(rows)), *cells)
     console().print(shown)
+
+
+def list_packaged() -> None:
+    """Print the packaged studies."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fedparity.studies.packaged import listed
+
+    shown = Table("study", "table", box=None)
+    for name, title in listed().items():
+        shown.add_row(name, escape(title))
+    console().print(shown)
+
+
+def go_packaged(
+    name: str,
+    out: Path | None,
+    quick: bool,
+    workers: int | None,
+    again: Sequence[str],
+    data_dir: Path | None,
+) -> None:
+    """Run what is missing of a packaged study, and print ours beside what was published."""
+    from fedparity.studies.packaged import packaged
+
+    found = packaged(name)
+    where = out or RUNS / (f"{name}-quick" if quick else name)
+    study = found.planned(where, quick, data_dir)
+    text = console()
+    text.print(f"{found.title}\n{found.protocol}", markup=False)
+    try:
+        go(study, workers, again)
+    finally:
+        if study.out.exists():
+            text.print("\nOurs, and what was published:\n")
+            text.print(found.beside(study).round(2).to_string(index=False), soft_wrap=True)
+            text.print("\nWhere the published order holds:\n")
+            text.print(found.holding(study).to_string(index=False), soft_wrap=True)
 
 
 def chosen(texts: Sequence[str] | None) -> dict[str, list[Any]]:
