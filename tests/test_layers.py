@@ -30,6 +30,7 @@ ORDER = (
     "run",
     "joining",
     "tuning",
+    "fronts",
     "studies",
     "flower",
     "testing",

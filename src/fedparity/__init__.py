@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fedparity.errors import ClientError as ClientError
     from fedparity.errors import FedparityError as FedparityError
     from fedparity.errors import InputError as InputError
+    from fedparity.fronts import Frontier as Frontier
+    from fedparity.fronts import frontier as frontier
     from fedparity.joining import Coalitions as Coalitions
     from fedparity.joining import coalitions as coalitions
     from fedparity.learning import models as models
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from fedparity.tuning import tune as tune
 
 _HOME = {
+    "fronts": ["Frontier", "frontier"],
     "tuning": ["Tuned", "tune"],
     "joining": ["Coalitions", "coalitions"],
     "testing": ["testing"],

@@ -1,0 +1,168 @@
+"""The front of several runs, with intervals over seeds, and which one is recommended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fedparity.errors import InputError, unknown
+from fedparity.fronts.plane import hypervolume, knee, non_dominated
+from fedparity.joining.verdicts import interval
+from fedparity.metrics import Split
+from fedparity.metrics.clientframe import summary_value
+from fedparity.metrics.gaps import gap_variance, max_gap, min_gap, verdict
+from fedparity.records.result import Result
+
+Runs = Mapping[str, Sequence[Result]]
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Two summaries of several settings, each over the same seeds.
+
+    Attributes
+    ----------
+    table
+        One row a setting: the means of both summaries with the ends of their intervals
+        (``NAME_low``, ``NAME_high``), ``front``: whether no other mean is better in both, and
+        ``levelling_down``: whether its gaps are closer than the reference's only because the best
+        client is worse off.
+    across
+        The two summaries.
+    hypervolume
+        The area that the front covers towards ``corner``, the worst of each summary.
+    recommended
+        The setting recommended, or None where every one of the front levels down.
+    reason
+        Why, in words.
+    """
+
+    table: pd.DataFrame
+    across: tuple[str, str]
+    hypervolume: float
+    corner: tuple[float, float]
+    recommended: str | None
+    reason: str
+
+
+def frontier(
+    runs: Runs,
+    *,
+    across: tuple[str, str] = ("mean_accuracy", "gap_variance"),
+    reference: str | None = None,
+    split: Split = "validation",
+    confidence: float = 0.95,
+) -> Frontier:
+    """Return which settings no other beats in both of two summaries, and which one to take.
+
+    Parameters
+    ----------
+    runs
+        Of each setting, such as ``"eagle(lam=1)"``, its results on the same seeds, in their order.
+    across
+        The two summaries; which direction is better, they say themselves.
+    reference
+        The setting against which levelling down is judged, by default ``fedavg`` if it is there.
+    split
+        A setting is chosen on validation; test is for the report of what was chosen.
+    confidence
+        Of the intervals over seeds (Student).
+
+    Notes
+    -----
+    Recommended is the knee of the front, without those that level down: scaled to the front's ends,
+    the point furthest from the line between them, where giving up more of one gains least of the
+    other.
+    """
+    _check(runs, across)
+    if reference is None and "fedavg" in runs:
+        reference = "fedavg"
+    if reference is not None and reference not in runs:
+        raise unknown("reference", reference, runs)
+    frame = next(iter(runs.values()))[0].frame
+    if len(set(across)) < 2:
+        raise InputError("a frontier is across two different summaries")
+    numbers = np.array(
+        [
+            [[summary_value(r.frame, name, split=split) for name in across] for r in results]
+            for results in runs.values()
+        ]
+    )
+    if not np.isfinite(numbers).all():
+        where = list(runs)[int(np.argwhere(~np.isfinite(numbers))[0, 0])]
+        raise InputError(f"'{where}' has no finite {' and '.join(across)}: leave it out")
+    better = [frame.summaries[name].better for name in across]
+    if None in better:
+        raise InputError(f"'{across[better.index(None)]}' is only counted: no value is better")
+    signs = np.array([1.0 if each == "lower" else -1.0 for each in better])
+    mean, low, high = interval(numbers.swapaxes(0, 1), confidence)
+    points = signs * mean
+    front, levels = non_dominated(points), _levelling(runs, reference, split)
+    table = pd.DataFrame({"setting": list(runs)})
+    for place, name in enumerate(across):
+        table[name], table[f"{name}_low"] = mean[:, place], low[:, place]
+        table[f"{name}_high"] = high[:, place]
+    table["front"], table["levelling_down"] = front, levels
+    corner = points.max(axis=0)
+    chosen, reason = _choice(table, points, front, across)
+    area = hypervolume(points[front], corner)
+    return Frontier(table, across, area, tuple((signs * corner).tolist()), chosen, reason)
+
+
+def _check(runs: Runs, across: tuple[str, str]) -> None:
+    if len(runs) < 2:
+        raise InputError("a frontier needs at least two settings")
+    lengths = {len(results) for results in runs.values()}
+    if len(lengths) > 1 or 0 in lengths:
+        raise InputError("every setting needs results on the same seeds")
+    seeds = {tuple(r.settings.get("seed") for r in results) for results in runs.values()}
+    if len(seeds) > 1:
+        raise InputError("the results of every setting must be of the same seeds, in their order")
+    for label, results in runs.items():
+        if any(result.diverged for result in results):
+            raise InputError(f"'{label}' diverged: leave it out")
+
+
+def _levelling(runs: Runs, reference: str | None, split: Split) -> list[bool]:
+    """Return which settings level down against the reference, by mean changes over the seeds."""
+    column = f"{split}_gap"
+    if reference is None or not all(column in r.clients for rs in runs.values() for r in rs):
+        return [False] * len(runs)
+
+    def measures(result: Result) -> list[float]:
+        gaps = result.clients[column].dropna().to_numpy()
+        return [gap_variance(gaps), max_gap(gaps), min_gap(gaps)]
+
+    of = {label: np.mean([measures(r) for r in results], axis=0) for label, results in runs.items()}
+    return [verdict(*(now - of[reference])) == "levelling_down" for now in of.values()]
+
+
+def _choice(
+    table: pd.DataFrame, points: np.ndarray, front: np.ndarray, across: tuple[str, str]
+) -> tuple[str | None, str]:
+    fit = np.flatnonzero(front & ~table["levelling_down"].to_numpy())
+    if not len(fit):
+        return None, "Every setting of the front levels down: take the reference, or a softer one."
+    place = int(fit[knee(points[fit])])
+    row = table.iloc[place]
+    told = ", ".join(f"{name} {row[name]:.4g}" for name in across)
+    left = int((front & table["levelling_down"].to_numpy()).sum())
+    without = f", {left} of which level down and are left out" if left else ""
+    if len(fit) == 1:
+        why = "no other setting is as good in both"
+    else:
+        ends = [table.iloc[int(fit[np.argmin(points[fit, axis])])] for axis in (0, 1)]
+        why = "; ".join(
+            f"the best {name} of the front is {end[name]:.4g} ('{end['setting']}')"
+            for name, end in zip(across, ends, strict=True)
+        )
+        why = f"it gives up least of both: {why}"
+    unsure = "" if np.isfinite(row[f"{across[0]}_low"]) else " One seed: no intervals."
+    name = row["setting"]
+    count = int(front.sum())
+    return str(
+        name
+    ), f"Take '{name}' ({told}), one of {count} on the front{without}: {why}.{unsure}"
