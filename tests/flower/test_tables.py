@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
 
@@ -23,6 +24,7 @@ from fedparity.flower.config import run_config
 from fedparity.flower.server_app import serve
 from fedparity.flower.testing import Fault, LocalGrid
 from fedparity.records.rundir import RunDir
+from fedparity.records.settings import site_of
 from fedparity.run.file import experiment
 
 
@@ -78,6 +80,17 @@ def test_a_run_over_tables_is_that_of_the_simulator_and_predicts(table, tmp_path
     assert RunDir(tmp_path / "flower").preparation.read_text() == whole.preparation.text()
     new = ward("ward-10", 5).drop(columns="outcome")
     assert deployed.predict_proba(new).equals(made.predict_proba(new))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_site_reads_its_own_file_by_what_the_experiment_says(table, tmp_path, own):
+    written = tmp_path / "experiment.yaml"
+    named = "absent.csv" if own else "wards.csv"
+    written.write_text(yaml.safe_dump({"data": {"table": named, **DATA}, "model": "linear"}))
+    mine = table[table["ward"] == "ward-2"].drop(columns="ward")
+    mine.to_csv(tmp_path / "mine.csv", index=False)
+    site = site_of(written, "ward-2", tmp_path / "mine.csv" if own else None)
+    assert site.told() == sites(table)[0].told()
 
 
 def test_a_resumed_run_prepares_as_it_began(table, tmp_path):

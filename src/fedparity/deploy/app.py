@@ -22,27 +22,27 @@ LONGEST_NAME = 32
 
 TASK = '''"""What happens at a site: the examples of its client are read."""
 
+import os
 from pathlib import Path
 
 import fedparity as fp
-{imports}from fedparity.records.settings import federation_of, settings_at
+from fedparity.data import SiteTable
+{imports}from fedparity.records.settings import site_of
 
 EXPERIMENT = Path(__file__).with_name("experiment.yaml")
 
 
-def load(client: str) -> fp.Federation:
-    """Return the examples of one client, split into train, validation and test.
+def load(client: str) -> fp.Federation | SiteTable:
+    """Return the examples of one client: its table, or a federation of it alone.
 
-    THE COORDINATOR WRITES HERE HOW A SITE'S FILES ARE READ: 'flwr run' sends this very file to all
-    sites, which change nothing in it. Where its files are each site says itself, for example by a
-    variable in the environment of its SuperNode::
+    Of an experiment whose data is a table each site says itself where its own is, by SITE_FILE in
+    the environment of its SuperNode; the columns are those that the experiment names, and all
+    sites prepare them alike. THE COORDINATOR WRITES HERE HOW OTHER FILES ARE READ: 'flwr run' sends
+    this very file to all sites, which change nothing in it.
 
-        table = pd.read_csv(os.environ["SITE_FILE"]).assign(client=client)
-        return fp.Federation.from_frame(table, client="client", target="outcome")
-
-    Until then each client's share is cut out of the data that the experiment names: a trial.
+    Without SITE_FILE each client's share is cut out of the data that the experiment names: a trial.
     """
-    return federation_of(settings_at(EXPERIMENT){allowed}).only(client)
+    return site_of(EXPERIMENT, client, os.environ.get("SITE_FILE"){allowed})
 '''
 CLIENT_APP = '''"""What every site runs."""
 
