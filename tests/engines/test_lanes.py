@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import fedparity as fp
+from fedparity.engines import engine as working
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.lane import Rule
 from fedparity.engines.stacked import engine as vmapped
@@ -115,7 +116,7 @@ def test_chunks_are_neighbours_of_almost_one_width(count):
 @pytest.mark.parametrize(("count", "chunks"), [(1, 1), (2, 2), (7, 3)])
 def test_work_that_fills_cores_is_divided_among_the_workers(count, chunks, monkeypatch):
     monkeypatch.setattr(vmapped, "FILLS_A_CORE", 1)
-    monkeypatch.setattr(vmapped, "cores", lambda: 3)
+    monkeypatch.setattr(working, "cores", lambda: 3)
     engine = VmapEngine(fp.Experiment(unlike_clients(), "linear").setup, chunk=12)
     assert len(engine._chunks(count)) == chunks
     engine.close()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import fedparity as fp
-from fedparity.engines.stacked import engine as vmapped
+from fedparity.engines import engine as working
 from fedparity.engines.stacked import pooled
 from fedparity.errors import FedparityError
 from fedparity.method.messages import Down
@@ -27,7 +27,7 @@ def federation():
 
 @pytest.fixture(autouse=True)
 def two_workers_and_small_blocks(monkeypatch):
-    monkeypatch.setattr(vmapped, "cores", lambda: 2)
+    monkeypatch.setattr(working, "cores", lambda: 2)
     monkeypatch.setattr(pooled, "SHARE", 1)  # as few examples as a block may have
 
 

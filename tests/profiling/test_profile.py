@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 import fedparity as fp
+from fedparity.engines import engine as working
 from fedparity.engines.engine import Engine
 from fedparity.engines.lane import Lane
-from fedparity.engines.stacked import engine as vmapped
 from fedparity.engines.stacked import pooled
 from fedparity.profiling import places, profile
 from fedparity.profiling.advice import CHECKPOINT, EVALUATION, advice
@@ -48,7 +48,7 @@ def test_a_slow_loss_pass_is_counted_as_one_whoever_does_it(workers, monkeypatch
             pass
         return real(*args)
 
-    monkeypatch.setattr(vmapped, "cores", lambda: workers)
+    monkeypatch.setattr(working, "cores", lambda: workers)
     monkeypatch.setattr(pooled, "losses_block", slow)
     found = profile(small("qffl", engine="vmap"), rounds=2)
     shares = {phase.name: phase.share for phase in found.phases}

@@ -183,6 +183,7 @@ RUN = (
     Flag("seed", ("seed",), int, "The one seed of the run."),
     Flag("engine", ("engine",), str, "auto, loop or vmap."),
     Flag("chunk", ("chunk",), int, "Clients in one stack of the vmap engine."),
+    Flag("device", ("device",), str, "Where clients compute: auto, cpu, cuda or mps."),
     Flag("dtype", ("dtype",), str, "float32 or float64."),
     Flag("evaluate-every", ("evaluate_every",), int, "Rounds between evaluations."),
     Flag("checkpoint-every", ("checkpoint_every",), int, "Rounds between checkpoints."),

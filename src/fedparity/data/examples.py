@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -220,6 +221,13 @@ class Examples:
             return self
         train, validation, test = (split.to(dtype, whole) for split in changed)
         return replace(self, train=train, validation=validation, test=test)
+
+    def on(self, device: torch.device) -> Self:
+        """Return the same federation with its examples on a device; they are not checked again."""
+        found = copy.copy(self)
+        for name, split in self._splits().items():
+            object.__setattr__(found, name, split.on(device))
+        return found
 
     def only(self, *names: str) -> Self:
         """Return the federation of these clients alone, in the order given."""

@@ -44,7 +44,7 @@ class Split:
 
     def __post_init__(self) -> None:
         # Numpy's memory begins anywhere: once in its place, rows of whole lines stay views.
-        if self.x.data_ptr() % LINE:
+        if self.x.device.type == "cpu" and self.x.data_ptr() % LINE:
             object.__setattr__(self, "x", room_for(self.x.shape, self.x.dtype).copy_(self.x))
 
     @cached_property
@@ -71,8 +71,8 @@ class Split:
     @cached_property
     def owner(self) -> Tensor:
         """The client of each row, int64 ``[N]``."""
-        sizes = torch.from_numpy(self.sizes)
-        return torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+        places = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        return torch.from_numpy(places).to(self.y.device)
 
     def only(self, clients: Sequence[int]) -> Split:
         """Return the examples of these clients alone, in the order given."""
@@ -91,6 +91,10 @@ class Split:
         x, y = self.x.dtype, self.y.dtype
         integers = whole and not x.is_floating_point
         return (integers or x == dtype) and (not y.is_floating_point or y == dtype)
+
+    def on(self, device: torch.device) -> Split:
+        """Return it with inputs and targets on a device."""
+        return replace(self, x=self.x.to(device), y=self.y.to(device))
 
     def to(self, dtype: torch.dtype, whole: bool) -> Split:
         """Return it in another floating point type; ``whole`` leaves integer inputs alone."""
@@ -112,4 +116,6 @@ def room_for(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 
 
 def _aligned(tensor: Tensor) -> Tensor:
+    if tensor.device.type != "cpu":
+        return tensor
     return tensor.clone() if tensor.data_ptr() % LINE else tensor

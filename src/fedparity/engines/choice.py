@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
+from fedparity.engines.device import DeviceEngine
 from fedparity.engines.engine import Engine, Setup, fills_a_core
 from fedparity.engines.evaluation import mixes_examples
 from fedparity.engines.kernels.chain import Chain
@@ -64,12 +67,14 @@ def _worth_stacking(setup: Setup) -> bool:
 
 
 def make(setup: Setup, name: str, chunk: int | None = None) -> Engine:
-    """Return the engine of this name."""
-    if name == "loop":
-        return LoopEngine(setup, random=draws_random_numbers(setup))
-    if name == "vmap":
-        return VmapEngine(setup, chunk)
-    raise unknown("engine", name, ENGINES)
+    """Return the engine of this name, on the device of the setup."""
+    kinds: dict[str, Callable[[Setup], Engine]] = {
+        "loop": partial(LoopEngine, random=name == "loop" and draws_random_numbers(setup)),
+        "vmap": partial(VmapEngine, chunk=chunk),
+    }
+    if name not in kinds:
+        raise unknown("engine", name, ENGINES)
+    return kinds[name](setup) if setup.device == "cpu" else DeviceEngine(setup, kinds[name])
 
 
 def check_here(name: str) -> None:

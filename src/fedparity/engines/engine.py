@@ -31,6 +31,7 @@ from fedparity.learning.task import Task
 from fedparity.method.algorithm import Algorithm
 from fedparity.method.messages import Down, Named, Own, Tensors, Up
 from fedparity.metrics import Metric
+from fedparity.workers import cores
 
 Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 T = TypeVar("T")
@@ -63,6 +64,14 @@ class Setup:
 
     metrics: tuple[Metric, ...] = ()
     """What is measured of a client beside the means of the task's numbers."""
+
+    device: str = "cpu"
+    """Where clients compute."""
+
+    @property
+    def workers(self) -> int:
+        """Threads that compute side by side: one a core, and one that feeds an accelerator."""
+        return cores() if self.device == "cpu" else 1
 
     def lengths(self, clients: Ids) -> Ids:
         """Return the local steps of these clients; one where a part makes the update itself."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from fedparity.data import Federation, Split
+from fedparity.learning.device import wide
 from fedparity.learning.frozen import Still
 from fedparity.learning.task import Task
 from fedparity.metrics import Metric, base_accuracy, base_loss, value_of
@@ -54,7 +55,7 @@ def measure_block(
 def measured(task: Task, output: Tensor, y: Tensor, outputs: bool = False) -> dict[str, Tensor]:
     """Return what :func:`measure_block` does, given the model's output."""
     found = {"loss": task.losses(output, y), **task.metrics(output, y)}
-    return {**found, OUTPUT: task.predictions(output.double())} if outputs else found
+    return {**found, OUTPUT: task.predictions(output.to(wide(output.device)))} if outputs else found
 
 
 @torch.inference_mode()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from fedparity.engines.engine import Ids, Setup
 from fedparity.engines.evaluation import blocks
 from fedparity.errors import FedparityError
+from fedparity.learning.device import wide
 from fedparity.learning.task import Task
 from fedparity.method.facts import PerExample
 
@@ -49,11 +50,12 @@ def example_means(
 ) -> dict[str, Tensor]:
     """Return the mean over examples of each function of losses, outputs and targets."""
     module.eval()
-    sums = dict.fromkeys(functions, torch.zeros((), dtype=torch.float64))
+    kept = wide(x.device)
+    sums = dict.fromkeys(functions, torch.zeros((), dtype=kept, device=x.device))
     kind = x.dtype
     for rows in blocks(x):
         output = module(x[rows])
         losses, kind = task.losses(output, y[rows]), output.dtype
         for name, function in functions.items():
-            sums[name] = sums[name] + function(losses, output, y[rows]).double().sum(0)
+            sums[name] = sums[name] + function(losses, output, y[rows]).to(kept).sum(0)
     return {name: (total / len(x)).to(kind) for name, total in sums.items()}

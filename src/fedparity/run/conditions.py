@@ -62,6 +62,9 @@ class Conditions(metaclass=Settings):
         with.
     chunk
         Clients in one stack of the vmap engine; None bounds its memory by itself.
+    device
+        Where clients compute: ``cpu``, ``cuda``, ``mps``, or ``auto`` for an accelerator if there
+        is one. The server stays on the processor. Nobody has run it on an accelerator yet.
     dtype
         ``float32`` or ``float64``.
     buffers
@@ -95,6 +98,7 @@ class Conditions(metaclass=Settings):
     seed: int = Field(default=0, ge=0)
     engine: Literal["auto", "loop", "vmap", "flower"] = "auto"
     chunk: int | None = Field(default=None, ge=1)
+    device: Literal["auto", "cpu", "cuda", "mps"] = "cpu"
     dtype: Literal["float32", "float64"] = "float32"
     buffers: Literal["average", "local", "refuse"] = "average"
     trainable: str | None = None

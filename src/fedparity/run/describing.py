@@ -64,6 +64,7 @@ def describe(experiment: Experiment) -> dict[str, Any]:
             **({"predicts": experiment.task.predicts} if experiment.task.predicts else {}),
             **({} if experiment.federation.train.x.is_floating_point() else {"whole_inputs": True}),
             "parameters": experiment.setup.layout.size,
+            "device": experiment.setup.device,
             "command": _command(experiment.choice.name),
             "python": platform.python_version(),
             "versions": {name: _version(name) for name in ("fedparity", "torch", "numpy")},
@@ -81,7 +82,7 @@ def identity(experiment: Experiment) -> dict[str, Any]:
     """Return what a run that is resumed must agree with."""
     told = experiment.describe()
     free = {"rounds", "evaluate_every", "checkpoint_every", "chunk", "record", "data", "model"}
-    free |= {"metrics", "predictions"}
+    free |= {"metrics", "predictions", "device"}
     still = fingerprint(experiment.setup.module)  # a checkpoint holds what moves
     return {
         "federation": experiment.federation.fingerprint,

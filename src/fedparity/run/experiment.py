@@ -59,8 +59,9 @@ class Experiment:
     algorithm
         A text such as ``"eagle(lam=1)+prox"``, an
         :class:`~fedparity.method.algorithm.Algorithm`, a part or a list of parts.
-    rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, dtype,
-    buffers, trainable, pretrained, evaluate_every, checkpoint_every, keep, lstar, predictions
+    rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, device,
+    dtype, buffers, trainable, pretrained, evaluate_every, checkpoint_every, keep, lstar,
+    predictions
         See :class:`Conditions`; ``sampling`` may be a
         :class:`~fedparity.run.sampling.Sampling` too.
     solver
@@ -94,6 +95,7 @@ class Experiment:
     seed: int = 0
     engine: str = "auto"
     chunk: int | None = None
+    device: str = "cpu"
     dtype: str = "float32"
     buffers: str = "average"
     trainable: str | None = None

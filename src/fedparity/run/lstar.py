@@ -387,6 +387,7 @@ def _key(setup: Setup, rule: LstarRule, engine: str) -> str:
         repr(rule),
         setup.seed,
         engine,
+        *(() if setup.device == "cpu" else (setup.device,)),
         torch.__version__,
         *(() if setup.places is None else setup.places.tolist()),
     )

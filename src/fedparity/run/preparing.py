@@ -7,6 +7,7 @@ from fedparity.engines.engine import Setup
 from fedparity.engines.evaluation import mixes_examples
 from fedparity.engines.inputs import fitted
 from fedparity.errors import InputError
+from fedparity.learning.device import chosen
 from fedparity.learning.frozen import freeze, load_weights
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seed_for
@@ -53,6 +54,7 @@ def prepare(
         conditions.rounds,
         local_buffers=local,
         metrics=metrics,
+        device=chosen(conditions.device),
     )
 
 

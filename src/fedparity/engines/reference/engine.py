@@ -26,7 +26,7 @@ from fedparity.engines.reference.lane import Desk, OneClient, gradient_blocks
 from fedparity.errors import ClientError, InputError
 from fedparity.learning.task import Task
 from fedparity.method.messages import Down, Named, Own, Up
-from fedparity.workers import Crew, as_workers_do, cores
+from fedparity.workers import Crew, as_workers_do
 
 T = TypeVar("T")
 
@@ -46,7 +46,9 @@ class LoopEngine(Engine):
         self._desk = Desk(setup.module, setup.layout, last)
 
     def _workers(self) -> int:
-        return min(cores(), len(self.setup.federation)) if fills_a_core(self.setup) else 1
+        return (
+            min(self.setup.workers, len(self.setup.federation)) if fills_a_core(self.setup) else 1
+        )
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         together = down.phase == "train" and self._together(clients)
@@ -163,7 +165,8 @@ class LoopEngine(Engine):
         """Let layers that draw random numbers draw from the client's own seed."""
         if not self.random:
             return nullcontext()
-        return seeded(int(self.setup.seeds(down, np.asarray([client]), "layers")[0]))
+        seed = int(self.setup.seeds(down, np.asarray([client]), "layers")[0])
+        return seeded(seed, self.setup.device)
 
 
 def _mixed(task: Task, said: list[Tensor], shares: Tensor, y: Tensor) -> dict[str, Tensor]:
@@ -172,17 +175,23 @@ def _mixed(task: Task, said: list[Tensor], shares: Tensor, y: Tensor) -> dict[st
 
 
 class seeded:
-    """Run with torch's generator at a seed and put its state back."""
+    """Run with torch's generator at a seed, on an accelerator its own, and put its state back."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, device: str = "cpu") -> None:
+        self.seed, self.device = seed, device
 
     def __enter__(self) -> None:
         self.before = torch.get_rng_state()
         torch.default_generator.manual_seed(self.seed)
+        if self.device != "cpu":
+            own = torch.get_device_module(self.device)
+            self.there = own.get_rng_state()
+            own.manual_seed(self.seed)
 
     def __exit__(self, *_: object) -> None:
         torch.set_rng_state(self.before)
+        if self.device != "cpu":
+            torch.get_device_module(self.device).set_rng_state(self.there)
 
 
 def _row(down: Down, row: int) -> Down:

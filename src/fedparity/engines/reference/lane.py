@@ -107,7 +107,9 @@ class OneClient(Lane):
         self._rows = setup.federation.train.client(client)
         size, ids = np.asarray([len(self._rows[1])]), np.asarray([client])
         self.longest = int(setup.lengths(ids)[0])
-        self.n, self.steps = torch.tensor(int(size[0])), torch.tensor(self.longest)
+        device = down.x.device
+        self.n = torch.full((), int(size[0]), device=device)
+        self.steps = torch.full((), self.longest, device=device)
         self.plan = (
             self.solver.batches(setup.seeds(down, ids, batches_of(down)), size)
             if self.algorithm.takes_batches(down.phase)
@@ -119,7 +121,7 @@ class OneClient(Lane):
     @cached_property
     def seed(self) -> Tensor:
         ids = np.asarray([self.client])
-        return as_tensor(self.setup.seeds(self._down, ids, "client"))[0]
+        return as_tensor(self.setup.seeds(self._down, ids, "client"))[0].to(self._down.x.device)
 
     @cached_property
     def _whole(self) -> tuple[Tensor, Tensor]:
@@ -159,6 +161,7 @@ class OneClient(Lane):
             return self.x, self.y
         rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
         inputs, target = self._rows
+        rows = rows.to(inputs.device)
         return inputs.index_select(0, rows), target.index_select(0, rows)
 
     def fused(self, rule: Rule) -> Affine | None:

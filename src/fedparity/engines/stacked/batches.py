@@ -16,17 +16,23 @@ from fedparity.engines.lane import Pieces
 from fedparity.learning.layout import Layout
 from fedparity.learning.solver import BatchPlan
 
+CPU = torch.device("cpu")
+
 
 @lru_cache(maxsize=4)
-def even_weights(clients: int, batch: int, dtype: torch.dtype) -> Tensor:
+def even_weights(
+    clients: int, batch: int, dtype: torch.dtype, device: torch.device = CPU
+) -> Tensor:
     """Return each example's share ``[m, B]`` in its client's mean, where nothing is padding."""
-    return torch.full((clients, batch), 1 / batch, dtype=dtype)
+    return torch.full((clients, batch), 1 / batch, dtype=dtype, device=device)
 
 
-def weights_of(shape: tuple[int, ...], mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+def weights_of(
+    shape: tuple[int, ...], mask: Tensor | None, dtype: torch.dtype, device: torch.device = CPU
+) -> Tensor:
     """Return each example's share ``[m, B]`` in its client's mean; 0 where it is padding."""
     if mask is None:
-        return even_weights(*shape, dtype)
+        return even_weights(*shape, dtype, device)
     return mask / mask.sum(1, keepdim=True).clamp_min(1).to(dtype)
 
 
@@ -43,7 +49,8 @@ def padded(
     rows = torch.from_numpy(
         offsets[:, None] + np.minimum(place, np.maximum(sizes - 1, 0)[:, None])
     ).clamp_max(len(data) - 1)
-    mask = None if inside.all() else torch.from_numpy(inside)
+    rows = rows.to(data.x.device)
+    mask = None if inside.all() else torch.from_numpy(inside).to(data.x.device)
     flat = rows.flatten()
     return taken(data.x, flat, rows.shape), taken(data.y, flat, rows.shape), mask
 
@@ -103,7 +110,7 @@ class Batches(NamedTuple):
         ``expected`` is what sums over a batch are divided by; None: the examples it has.
         """
         places = (plan.index + data.offsets[clients][:, None, None]).swapaxes(0, 1)
-        rows = torch.from_numpy(places.copy())
+        rows = torch.from_numpy(places.copy()).to(data.x.device)
         targets = taken(data.y, rows.flatten(), rows.shape) if data.y.dim() == 1 else None
         full = bool(plan.mask.all())
         for who, steps, width in groups:
@@ -115,8 +122,8 @@ class Batches(NamedTuple):
                 data,
                 mine.reshape(steps, -1).unbind(),
                 None if targets is None else targets[here].unbind(),
-                None if full or mask.all() else torch.from_numpy(mask.copy()),
-                even_weights(mine.shape[1], width, dtype),
+                None if full or mask.all() else torch.from_numpy(mask.copy()).to(rows.device),
+                even_weights(mine.shape[1], width, dtype, rows.device),
                 expected,
             )
 
@@ -137,7 +144,9 @@ class Batches(NamedTuple):
         inputs = taken(self.data.x, rows, lead, room)
         target = taken(self.data.y, rows, lead) if self.targets is None else self.targets[step]
         if self.expected is not None:
-            whole = torch.ones(lead) if self.mask is None else self.mask[:, step]
+            whole = (
+                torch.ones(lead, device=rows.device) if self.mask is None else self.mask[:, step]
+            )
             share = whole.to(share.dtype) / self.expected
         elif self.mask is not None:
             share = weights_of(lead, self.mask[:, step], share.dtype)

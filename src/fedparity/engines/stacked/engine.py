@@ -26,7 +26,7 @@ from fedparity.engines.stacked.measuring import Facts
 from fedparity.engines.stacked.pooled import POOLED, pooled_losses
 from fedparity.errors import ClientError, InputError
 from fedparity.method.messages import Down, Named, Own, Up
-from fedparity.workers import Crew, cores
+from fedparity.workers import Crew
 
 T = TypeVar("T")
 FLOATS = 1 << 25
@@ -54,7 +54,7 @@ class VmapEngine(Engine):
         self._equal = bool((sizes == sizes[0]).all())
         # Lifting swaps parameters inside the module, so every worker has one of its own.
         self.crew = Crew(
-            [replace(setup, module=copy.deepcopy(setup.module)) for _ in range(cores())]
+            [replace(setup, module=copy.deepcopy(setup.module)) for _ in range(setup.workers)]
         )
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
@@ -241,7 +241,7 @@ class VmapEngine(Engine):
             for key, value in sums.items():
                 column = found.setdefault(key, np.full(len(clients), np.nan))
                 with np.errstate(invalid="ignore", divide="ignore"):
-                    column[part] = value.numpy() / data.sizes[clients[part]]
+                    column[part] = value.cpu().numpy() / data.sizes[clients[part]]
         return found
 
 

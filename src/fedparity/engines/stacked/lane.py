@@ -70,7 +70,9 @@ class Stack(Measured):
         sizes = self.data.sizes[clients]
         lengths = setup.lengths(clients)
         self.longest = int(lengths.max())
-        self.n, self.steps = torch.from_numpy(sizes), torch.from_numpy(lengths)
+        device = start.flat.device
+        self.n = torch.from_numpy(sizes).to(device)
+        self.steps = torch.from_numpy(lengths).to(device)
         self._round, self._start, self._room, self._batches = down, start, room, batches
         self._uneven = bool((lengths != self.longest).any())
         if not self.algorithm.takes_batches(down.phase):
@@ -97,7 +99,8 @@ class Stack(Measured):
 
     @cached_property
     def seed(self) -> Tensor:
-        return as_tensor(self.setup.seeds(self._round, self.clients, "client"))
+        seeds = as_tensor(self.setup.seeds(self._round, self.clients, "client"))
+        return seeds.to(self._start.flat.device)
 
     def spread(self, x: Tensor) -> Tensor:
         return self._start.flat if x is self._round.x else x.expand(len(self.clients), -1)
@@ -235,7 +238,8 @@ class Stack(Measured):
     def _whole(self) -> tuple[Tensor, Tensor, Tensor]:
         longest = int(self.data.sizes[self.clients].max())
         inputs, target, mask = padded(self.data, self.clients, 0, longest)
-        return inputs, target, weights_of(target.shape[:2], mask, self._start.flat.dtype)
+        flat = self._start.flat
+        return inputs, target, weights_of(target.shape[:2], mask, flat.dtype, flat.device)
 
     def _gradient(
         self, leaves: Pieces, step: int, rule: Rule, scale: Tensor | float = 1.0

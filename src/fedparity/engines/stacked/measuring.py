@@ -21,6 +21,7 @@ from fedparity.engines.lane import (
     gradient_of,
 )
 from fedparity.engines.stacked.batches import Slotted, padded, summed
+from fedparity.learning.device import wide
 from fedparity.method.facts import PerExample
 from fedparity.workers import Crew
 
@@ -105,10 +106,11 @@ class Measured(Lane):
 
     def _validation_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
         """Return the validation loss, and the training loss where a client has no such example."""
-        sizes = torch.from_numpy(self.setup.federation.validation.sizes[self.clients])
-        none = torch.zeros(len(sizes), dtype=torch.float64)
+        own = self.setup.federation.validation.sizes[self.clients]
+        sizes = torch.from_numpy(own).to(y.device)
+        none = y.new_zeros(len(sizes), dtype=wide(y.device))
         value = self.own_sums("validation", y, buffers).get("loss", none) / sizes.clamp_min(1)
-        if bool((sizes == 0).any()):
+        if (own == 0).any():
             plain = self.own_sums("train", y, buffers)["loss"] / self.n
             value = torch.where(sizes > 0, value, plain)
         return value.to(y.dtype)
@@ -176,7 +178,7 @@ class Measured(Lane):
             found = self._measured(y[who], buffers[who], inputs, target, judged, more, mixing)
             shape = target.shape[:2]
             each = {k: v if v.dim() > 1 else v.view(shape) for k, v in found.items()}
-            return {key: summed(value.double(), mask) for key, value in each.items()}
+            return {key: summed(value.to(wide(value.device)), mask) for key, value in each.items()}
 
         sums: dict[str, Tensor] = {}
         for block, found in zip(work, self.crew.stream(len(work), one), strict=True):

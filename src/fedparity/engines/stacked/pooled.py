@@ -40,6 +40,7 @@ def pooled_losses(
     if "validation_loss" in reads:
         value = _over(setup, "validation", down, clients, at_modules)
         absent = torch.from_numpy(setup.federation.validation.sizes[clients] == 0)
+        absent = absent.to(value.device)
         if absent.any():  # a client without validation examples has its training loss
             value = torch.where(absent, _over(setup, "train", down, clients, at_modules), value)
         found["validation_loss"] = value
@@ -66,10 +67,10 @@ def _over(
         return losses_block(setup.task, module, inputs, target)
 
     found = at_modules(len(blocks), one, down.x, down.buffers)
-    each = torch.cat(found).double().numpy() if found else np.zeros(0)
+    each = torch.cat(found).cpu().double().numpy() if found else np.zeros(0)
     sums = np.bincount(owner, weights=each, minlength=len(clients))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return torch.from_numpy(sums / data.sizes[clients]).to(down.x.dtype)
+        return torch.from_numpy(sums / data.sizes[clients]).to(down.x.dtype).to(down.x.device)
 
 
 def examples(values: Tensor, rows: Tensor) -> Tensor:
@@ -77,7 +78,7 @@ def examples(values: Tensor, rows: Tensor) -> Tensor:
     first, last = int(rows[0]), int(rows[-1])
     if last - first + 1 == len(rows):
         return values[first : last + 1]
-    return values.index_select(0, rows)
+    return values.index_select(0, rows.to(values.device))
 
 
 def rows_of_clients(data: Split, clients: Ids) -> tuple[Tensor, Ids]:

@@ -84,7 +84,7 @@ class LSR(Part):
         progress: float,
     ) -> Tensor:
         still = torch.full((DRAWS,), 0.75, dtype=output.dtype)
-        mix = torch.tensor(0.5, dtype=output.dtype)
+        mix = torch.full((), 0.5, dtype=output.dtype)
         return self.robust(output, view(still), target, mix, self._gamma(progress))
 
     def _gamma(self, progress: float) -> float:
@@ -100,7 +100,7 @@ class LSR(Part):
         q2 = (second / self.distil).log_softmax(-1)
         if self.form == "code":
             q1, q2 = q1.clamp_min(math.log(1e-6)), q2.clamp_min(math.log(1e-6))
-        middle = torch.logaddexp(q1, q2) - torch.log(torch.tensor(2.0, dtype=first.dtype))
+        middle = torch.logaddexp(q1, q2) - torch.log(torch.full((), 2.0, dtype=first.dtype))
         apart = 0.5 * (q1.exp() * (q1 - middle) + q2.exp() * (q2 - middle))
         if self.form == "paper":
             wrong = F.nll_loss(sharp, target, reduction="none")

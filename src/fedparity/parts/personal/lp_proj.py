@@ -107,12 +107,12 @@ class LpProj(Part):
         return c.state["own"]
 
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
-        matrix = projection(self.size, len(x), self.seed, x.dtype)
+        matrix = projection(self.size, len(x), self.seed, x.dtype, x.device)
         apart = c.down["w"] - matrix @ x
         return g - self.lam * (self._slope(apart) @ matrix)
 
     def finish(self, delta: Tensor, c: Client) -> Finish:
-        matrix = projection(self.size, len(delta), self.seed, delta.dtype)
+        matrix = projection(self.size, len(delta), self.seed, delta.dtype, delta.device)
         apart = c.down["w"] - matrix @ c.end
         if self.p != 2:
             norm = apart.abs().pow(self.p).sum().pow(1 / self.p)
@@ -132,9 +132,14 @@ class LpProj(Part):
         return apart.sign() if self.p == 1 else apart.sign() * apart.abs().pow(self.p - 1)
 
 
+CPU = torch.device("cpu")
+
+
 @lru_cache(maxsize=2)
-def projection(size: int, d: int, seed: int, dtype: torch.dtype) -> Tensor:
+def projection(
+    size: int, d: int, seed: int, dtype: torch.dtype, device: torch.device = CPU
+) -> Tensor:
     """Return P, ``[size, d]``: Gaussian rows of length 1 that depend on the seed alone."""
     rows = torch.from_numpy(generator(seed, "lp_proj").standard_normal((size, d)))
     found: Tensor = rows / rows.norm(dim=1, keepdim=True)
-    return found.to(dtype)
+    return found.to(dtype).to(device)

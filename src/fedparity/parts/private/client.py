@@ -166,7 +166,7 @@ class DPClient(Part):
         whole = reply.delta
         if places:
             whole = torch.cat([vector.reshape(-1) for vector in vectors])
-        bound = c.down["clip"] if "clip" in c.down else whole.new_tensor(self.clip)
+        bound = c.down["clip"] if "clip" in c.down else whole.new_full((), self.clip)
         norm = whole.norm()
         sealed = whole * (bound / torch.maximum(norm, bound))
         drawn = self.noise > 0 and self.where == "clients"
