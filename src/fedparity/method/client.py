@@ -120,7 +120,7 @@ class Client:
         if secret:
             if self.__dict__.get("secret") is None:
                 raise self._unknown("secret")
-            seed = seed ^ self.__dict__["secret"]
+            seed = seed ^ self.__dict__["secret"].to(seed.device)
         return seeds.normal(seed, self._draw(draw), size, self.anchor.dtype)
 
     def _own_seed(self) -> Tensor:
