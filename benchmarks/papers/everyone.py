@@ -29,7 +29,7 @@ FIRST = "fedavg"
 """Run before the others, so that L* is there for them."""
 COMPOSED = ("fedeba_plus(alpha=0.5, aggregate='given')", "fedfv+varp")
 """What the papers' tables compare with besides the named algorithms."""
-SAMPLINGS = ("size", "power_of_choice(candidates=20)", "available(share=0.5)")
+SAMPLINGS = ("size", "size_replaced", "power_of_choice(candidates=20)", "available(share=0.5)")
 
 
 def digits(seed: int, setting: Setting) -> fp.Federation:

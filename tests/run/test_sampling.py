@@ -33,6 +33,16 @@ TRACE = "round,client\n1,0\n1,3\n2,1\n4,2\n4,0\n4,1\n4,3\n"
 """Clients 0 and 3, then 1, then nobody, then all four."""
 
 
+class Repeats(Sampling):
+    """Draws client 0 twice, and client 2."""
+
+    name = "repeats"
+    weighting = "uniform"
+
+    def draw(self, round, state, who, losses):
+        return np.asarray([0, 0, 2]), state
+
+
 def experiment(federation=None, **more) -> Experiment:
     known = {"rounds": 6, "solver": fp.Solver(lr=0.1, steps=2), "lstar": "none", "cohort": 3}
     federation = unlike_clients(SIZES) if federation is None else federation
@@ -90,6 +100,28 @@ def test_with_a_cohort_of_all_everyone_is_asked(sampling):
 def test_a_run_asks_the_cohorts_that_the_experiment_tells(sampling):
     made = experiment(sampling=sampling)
     assert cohorts(made) == [made.sample(t).tolist() for t in range(1, 7)]
+
+
+def test_with_replacement_every_draw_is_by_size_and_repeats_are_there():
+    made = experiment(sampling="size_replaced", rounds=400)
+    drawn = np.concatenate([made.sample(t) for t in range(1, 401)])
+    assert len(drawn) == 1200
+    shares = np.bincount(drawn, minlength=10) / 1200
+    # the standard error of a share of at most 9/50 is sqrt(0.18 * 0.82 / 1200) = 0.011
+    assert shares == pytest.approx(np.asarray(SIZES) / sum(SIZES), abs=0.04)
+    assert any(len(set(made.sample(t))) < 3 for t in range(1, 401))
+
+
+def test_a_client_drawn_twice_is_asked_once_and_weighs_twice(unlike):
+    made = experiment(unlike, sampling=Repeats(), cohort=3, rounds=1)
+    run = Run(made)
+    state = run.open()
+    run.round(state)
+    run.close()
+    assert run.door.attendance.asked == [0, 2]
+    told = run.history.table()
+    weights = told[told["metric"] == "weight"].sort_values("client")["value"]
+    assert weights.tolist() == pytest.approx([2 / 3, 1 / 3])
 
 
 def test_power_of_choice_takes_the_highest_losses():
@@ -269,6 +301,7 @@ def test_a_trace_that_is_too_large_is_not_read(unlike, tmp_path, monkeypatch):
     ("sampling", "text"),
     [
         ("size", "size"),
+        ("size_replaced", "size_replaced"),
         ("power_of_choice(candidates=5)", "power_of_choice(candidates=5, signal='fresh')"),
         (PowerOfChoice(candidates=5), "power_of_choice(candidates=5, signal='fresh')"),
         (Available(share=0.5), "available(file=None, share=0.5, period=24)"),
@@ -305,6 +338,7 @@ class StopAt(Silent):
         "power_of_choice(candidates=6)",
         "power_of_choice(candidates=6, signal=stale)",
         "available(share=0.4, period=3)",
+        "size_replaced",
     ],
 )
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, sampling, done):
@@ -355,7 +389,9 @@ def test_a_sampling_of_ones_own_keeps_what_it_remembers(unlike):
 
 
 def test_every_sampling_is_in_the_table_under_its_name():
-    assert {kind.name for kind in Sampling.__subclasses__()} - {"in_turn"} == set(SAMPLINGS)
+    assert {kind.name for kind in Sampling.__subclasses__()} - {"in_turn", "repeats"} == set(
+        SAMPLINGS
+    )
 
 
 @pytest.mark.parametrize("module", ["", ".plain", ".power_of_choice", ".available"])

@@ -341,6 +341,8 @@ def ctx_for(ctx: Context, clients: Tensor) -> Context:
     """Return the context restricted to those who answer, with their prior weights."""
     n, kind = ctx.sizes[clients], ctx.x.dtype
     base = n.to(kind) if ctx.by_size else torch.ones(len(n), dtype=kind)
+    if len(ctx.times):
+        base = base * ctx.times[clients]
     trains = all(part.trains for part in ctx.parts)
     steps = torch.from_numpy(ctx.solver.lengths(n.numpy())) if trains else torch.ones_like(n)
     return replace(ctx, clients=clients, prior=base / base.sum(), steps=steps)

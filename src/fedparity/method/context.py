@@ -61,6 +61,8 @@ class Context:
     chance: Chance = "uniform"
     """By what the clients that are asked are drawn."""
     local_buffers: bool = False
+    times: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """How often each client of the population was drawn, ``[K]``; empty where at most once."""
     asked: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     """Ids of all who were asked anything in this round, whether they answer or not."""
     """Whether buffers stay on the clients."""

@@ -11,6 +11,7 @@ from fedparity.errors import InputError
 from fedparity.imports import Allowed
 from fedparity.run.sampling.available import Available as Available
 from fedparity.run.sampling.plain import Size as Size
+from fedparity.run.sampling.plain import SizeReplaced as SizeReplaced
 from fedparity.run.sampling.plain import Uniform as Uniform
 from fedparity.run.sampling.power_of_choice import PowerOfChoice as PowerOfChoice
 from fedparity.run.sampling.sampling import Losses as Losses
@@ -20,7 +21,7 @@ from fedparity.run.sampling.sampling import State as State
 from fedparity.spec import parse_one
 
 SAMPLINGS: dict[str, type[Sampling]] = {
-    kind.name: kind for kind in (Uniform, Size, PowerOfChoice, Available)
+    kind.name: kind for kind in (Uniform, Size, SizeReplaced, PowerOfChoice, Available)
 }
 
 

@@ -58,6 +58,35 @@ class Size(Sampling):
         return np.sort(fastest(who.cohort, round, who)), state
 
 
+@dataclass(frozen=True, config=STRICT)
+class SizeReplaced(Sampling):
+    r"""Draw clients one after the other, with probability by examples, with replacement.
+
+    Each of the m draws takes client :math:`k` with probability :math:`n_k / \sum_j n_j`. A client
+    that is drawn twice trains once, and its update has twice the weight: with uniform weights that
+    is the plain mean over draws. Fewer than m clients may be asked.
+
+    Examples
+    --------
+    >>> who = Population(("a", "b", "c", "d"), np.asarray([9, 4, 1, 6]), cohort=3, seed=0)
+    >>> [SizeReplaced().draw(t, {}, who, None)[0].tolist() for t in (1, 2, 3)]
+    [[0, 0, 3], [1, 3, 3], [0, 3, 3]]
+
+    References
+    ----------
+    Li, Sanjabi, Beirami, Smith. Fair resource allocation in federated learning. ICLR 2020.
+    Wang, Fan, Qi, Wen, Wang, Yu. Federated learning with fair averaging. IJCAI 2021.
+    """
+
+    name = "size_replaced"
+    weighting = "uniform"
+    absence = True
+
+    def draw(self, round: int, state: State, who: Population, losses: Losses) -> tuple[Ids, State]:
+        shares = who.sizes / who.sizes.sum()
+        return np.sort(who.generator(round).choice(len(who), who.cohort, p=shares)), state
+
+
 def places(number: int, round: int, who: Population) -> Ids:
     """Return the places of a cohort among so many clients, ascending; all if they are no more."""
     if number <= who.cohort:

@@ -82,7 +82,10 @@ class Sampling:
         return {}
 
     def draw(self, round: int, state: State, who: Population, losses: Losses) -> tuple[Ids, State]:
-        """Return the cohort of a round, ascending, and what is remembered after it."""
+        """Return the cohort of a round, ascending, and what is remembered after it.
+
+        A client that stands in it twice is asked once, and its prior weight counts twice.
+        """
         raise NotImplementedError
 
     @property
