@@ -26,6 +26,7 @@ ORDER = (
     "engines",
     "clients",
     "records",
+    "contracts",
     "reports",
     "run",
     "joining",

@@ -33,6 +33,7 @@ def client_certainty(
     accuracy: bool = False,
     confidence: float = CONFIDENCE,
     simultaneous: bool = False,
+    limit: float = 0.0,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -55,6 +56,8 @@ def client_certainty(
     simultaneous
         Whether all intervals of a column hold together with this confidence (Bonferroni), or each
         by itself.
+    limit
+        The gap that ``gap_p`` and the verdict compare with.
     resamples, seed
         Of the bootstrap of metrics; 0 resamples leave out their intervals.
 
@@ -86,8 +89,8 @@ def client_certainty(
     if gaps is not None:
         of_gap = Means.of(gaps, owner, count)
         table = _with(table, "gap", of_gap, each)
-        table["gap_p"] = holm(np.where(of_gap.n < FEW, np.nan, of_gap.pvalues()))
-        table["verdict"] = verdicts(of_gap.mean, table["gap_p"].to_numpy(), 1 - confidence)
+        table["gap_p"] = holm(np.where(of_gap.n < FEW, np.nan, of_gap.pvalues(limit)))
+        table["verdict"] = verdicts(of_gap.mean - limit, table["gap_p"].to_numpy(), 1 - confidence)
     if accuracy:
         table = table.assign(**accuracy_intervals(used, owner, count, each))
     for metric in metrics:

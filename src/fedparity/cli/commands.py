@@ -343,13 +343,22 @@ def check(
         str, typer.Argument(help="A table, 'sites/*.csv', a dataset, an experiment file or a run.")
     ],
     *,
+    contract: Annotated[
+        Path | None,
+        typer.Option(help="A contract, to judge a run by: exit 0 holds, 1 broken, 3 open."),
+    ] = None,
     data_dir: DataDir = None,
     allow_import: AllowImport = None,
     **given: Any,
 ) -> None:
-    """Tell all that is wrong with data or odd about it, with remedies; nothing is trained."""
+    """Tell all that is wrong with data or odd about it, with remedies; or judge a run."""
     from fedparity.cli import doctor
 
+    if contract is not None:
+        from fedparity.cli.contract import check as judge
+
+        judge(Path(data), contract)
+        return
     allowed = allowed_from(allow_import, settings_from(None, {"data": data}))
     doctor.check(data, given, data_dir, allowed)
 

@@ -193,6 +193,7 @@ class Result(Trained):
         split: Split = "test",
         confidence: float = CONFIDENCE,
         simultaneous: bool = False,
+        limit: float = 0.0,
         resamples: int = MANY,
     ) -> pd.DataFrame:
         """Return one row a client: its numbers with intervals, and whether it gains or pays.
@@ -211,6 +212,7 @@ class Result(Trained):
             accuracy=self.record.get("predicts") == "classes",
             confidence=confidence,
             simultaneous=simultaneous,
+            limit=limit,
             resamples=resamples,
         )
         return found.drop(columns=["gap_p", "verdict"], errors="ignore") if self.alone else found
