@@ -325,3 +325,11 @@ def test_an_experiment_describes_itself_completely(unlike):
     assert told["cohort"] == 0.5
     assert told["record"]["written_as"] == "eagle(lam=2)"
     assert told["record"]["federation"] == unlike.fingerprint
+
+
+@pytest.mark.parametrize("name", ["fedfa", "feddisco", "fedwavg"])
+def test_what_goes_by_classes_is_refused_where_values_are_predicted(name):
+    x = np.linspace(-1, 1, 120).reshape(40, 3)
+    made = fp.Federation.from_arrays(x, x.sum(1), np.arange(40) // 10)
+    with pytest.raises(InputError, match=f"'{name}' goes by classes .* 'regression' has none"):
+        fp.Experiment(made, fp.Regression("linear"), name, rounds=1, lstar="none")

@@ -27,6 +27,10 @@ def check_kinds(solver: object, stop: object, metrics: object) -> None:
         raise InputError(f"metrics is {str(metrics)[:80]!r}: give names, such as ['auc', 'f1']")
 
 
+OF_CLASSES = frozenset({"accuracy", "label_counts", "right_by_class"})
+"""Facts that only examples of one class each have."""
+
+
 def check_settings(experiment: Experiment) -> None:
     """Refuse settings that do not go together."""
     assert isinstance(experiment.algorithm, Algorithm)
@@ -85,6 +89,12 @@ def check_parts(experiment: Experiment) -> None:
         if "plain_sgd" in part.needs and not experiment.solver.plain:
             problems.append(
                 f"'{part.name}' needs plain SGD: no momentum, weight decay, clipping or Adam"
+            )
+        wanted = part.reads.union(*part.points.values()) & OF_CLASSES
+        if wanted and experiment.setup.task.predicts in ("values", "survival"):
+            problems.append(
+                f"'{part.name}' goes by classes that are right or counted, and "
+                f"'{experiment.setup.task.name}' has none: use a method that goes by losses"
             )
         if experiment.cohort_size < part.fewest:
             problems.append(
