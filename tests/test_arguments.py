@@ -62,6 +62,8 @@ def asked(task="linear", *rest, **settings):
 
 
 WRONG |= {
+    "Federation: names must be given": fp.Federation,
+    "Metric: better must be given": lambda: fp.Metric(lambda target, output: 1.0),
     "Experiment: task must be given": lambda: fp.Experiment(MADE(X, Y, C)),
     "unknown setting of Experiment 'rouns': did you mean 'rounds'?": lambda: asked(rouns=3),
     "'lr' belongs to the solver: Solver(lr=...)": lambda: asked(lr=0.1),

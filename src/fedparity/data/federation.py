@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fedparity.arguments import checked
+from fedparity.arguments import checked, named
 from fedparity.data import build, frame, torchsets
 from fedparity.data.build import Kind
 from fedparity.data.examples import Examples
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Fractions = tuple[float, float, float]
 
 
+@named
 @dataclass(frozen=True, eq=False, repr=False)
 class Federation(Examples):
     """Clients with their train, validation and test examples.

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedparity.arguments import named
 from fedparity.errors import InputError, unknown
 from fedparity.imports import Allowed, ImportPath, find
 from fedparity.metrics import quality
@@ -32,6 +33,7 @@ class Meaning(NamedTuple):
     """Why a client may have none."""
 
 
+@named
 @dataclass(frozen=True)
 class Metric:
     """A number of a client: a function of its targets and of what the model says of them.
