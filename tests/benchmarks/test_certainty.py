@@ -1,0 +1,29 @@
+"""The drill of intervals and verdicts, small."""
+
+import numpy as np
+import pytest
+
+import certainty
+
+
+@pytest.fixture(scope="module")
+def found():
+    return certainty.drill(16, seed=1)
+
+
+def test_intervals_of_clients_with_enough_examples_cover(found):
+    rows = found.clients[found.clients["n"] >= certainty.FEW]
+    # about 230 intervals: four standard errors of a share of 0.94 are 0.063
+    assert certainty.covers(rows).mean() > 0.94 - 0.063
+
+
+def test_hardly_a_federation_has_a_false_gain(found):
+    # at 5 %, six or more of 16 have a probability below 0.0002
+    assert found.federations["false gains"].sum() < 6
+
+
+def test_the_true_gap_is_what_many_examples_show():
+    draws = np.random.default_rng(0)
+    for loss, spread in ((0.3, 0.5), (0.8, 3.0)):
+        margins = certainty.centre(loss, spread) + spread * draws.standard_normal(400_000)
+        assert certainty.loss_of(margins).mean() == pytest.approx(loss, abs=0.01)
