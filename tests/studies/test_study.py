@@ -9,6 +9,7 @@ import pytest
 import fedparity as fp
 from fedparity.records.rundir import RunDir
 from fedparity.run import driver
+from fedparity.studies.address import Addresses
 from fedparity.studies.schedule import Schedule, Task
 from fedparity.studies.work import Order
 from fedparity.testing import unlike_clients
@@ -53,6 +54,13 @@ def test_a_setting_has_one_address_however_it_is_written():
     for key, value in {"rounds": 3, "solver": {"lr": 0.123}, "model": "mlp"}.items():
         assert addresses({**SMALL, key: value}, seeds=1) != [usual]
     assert addresses(algorithms=["EAGLE"], seeds=1) == addresses(algorithms=["eagle()"], seeds=1)
+
+
+def test_a_setting_that_is_as_always_is_not_in_the_address():
+    allowed = plan().allowed
+    found = Addresses(allowed).complete({**SMALL, "algorithm": "fedavg"})
+    assert found["solver"] == {}
+    assert set(found) == {"data", "model", "algorithm", "solver", "rounds"}
 
 
 def test_the_seed_of_the_data_is_apart_from_that_of_training():

@@ -20,6 +20,7 @@ from fedparity.data.source import TableRecipe
 from fedparity.imports import Allowed, look_up
 from fedparity.learning import tasks
 from fedparity.learning.models import resolve
+from fedparity.learning.solver import Solver
 from fedparity.recipes import complete
 from fedparity.records.checksums import sha256
 from fedparity.records.settings import recipe_of, table_of
@@ -69,7 +70,7 @@ class Addresses:
         return {**settings, "data": {**told, "sha256": self._digests[key]}}
 
     def complete(self, settings: Mapping[str, Any]) -> Settings:
-        """Return everything that the numbers depend on; what cannot be read is refused."""
+        """Return what the numbers depend on; what cannot be read is refused."""
         check_keys(settings)
         names = [f.name for f in dataclasses.fields(Conditions)]
         told = {name: settings[name] for name in names if name in settings}
@@ -93,8 +94,8 @@ class Addresses:
             "data": self._data(settings),
             "model": str(parse_one(model)) if model else None,
             "algorithm": complete(algorithm_of(settings, self.allowed)),
-            "solver": _public(vars(solver_of(settings))),
-            **{k: v for k, v in _public(conditions).items() if k not in FREE},
+            "solver": _unusual(vars(solver_of(settings)), vars(Solver())),
+            **_unusual({k: v for k, v in conditions.items() if k not in FREE}, vars(Conditions())),
             **more,
         }
 
@@ -122,7 +123,8 @@ def address(complete: Mapping[str, Any]) -> str:
 
 def alone(complete: Mapping[str, Any]) -> str | None:
     """Return the address of the L* of complete settings; None where nobody trains alone."""
-    if complete["lstar"] == "none" or not isinstance(complete["lstar"], str):
+    rule = complete.get("lstar", Conditions().lstar)
+    if rule == "none" or not isinstance(rule, str):
         return None
     return _digest({key: complete.get(key) for key in (*ALONE, "lstar")})
 
@@ -130,6 +132,11 @@ def alone(complete: Mapping[str, Any]) -> str | None:
 def _digest(told: Mapping[str, Any]) -> str:
     text = json.dumps(told, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
+
+
+def _unusual(told: Mapping[str, Any], usual: Mapping[str, Any]) -> Settings:
+    """Return what is not as always, so that a setting that is new changes no address."""
+    return {key: value for key, value in _public(told).items() if value != usual[key]}
 
 
 def _public(told: Mapping[str, Any]) -> Settings:
