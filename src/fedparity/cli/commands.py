@@ -222,6 +222,35 @@ def study(
     work.go(found, workers, again or ())
 
 
+@app.command("tune")
+@takes_settings()
+def tune(
+    file: File = None,
+    *,
+    aim: Annotated[
+        str,
+        typer.Option(help="Such as 'lowest gap_variance with accuracy within 0.5 of fedavg'."),
+    ],
+    over: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=VALUES", help="Such as 'solver.lr=0.01..1 log'; repeatable."),
+    ],
+    trials: Annotated[int, typer.Option(min=1, help="Trials, those in the journal counted.")] = 30,
+    journal: Annotated[
+        Path | None, typer.Option(help="A file from which the search goes on.")
+    ] = None,
+    data_dir: DataDir = None,
+    allow_import: AllowImport = None,
+    **given: Any,
+) -> None:
+    """Search settings for an aim, on validation examples only."""
+    settings = settings_from(file, given, data_dir)
+    from fedparity.cli import tuning
+
+    allowed = allowed_from(allow_import, settings_from(None, given))
+    tuning.search(settings, over, aim, trials, journal, data_dir, allowed)
+
+
 @app.command("resume")
 def resume(
     directory: Annotated[Path, typer.Argument(help="Directory of a run or of a comparison.")],
