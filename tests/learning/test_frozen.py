@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -132,3 +133,21 @@ def test_only_layers_that_are_wholly_frozen_stay_still():
     assert kinds == ["Linear", "FrozenBatchNorm1d", "Dropout", "ReLU"]
     assert [layer.training for layer in made[0]] == [True, False, True, True]
     assert isinstance(copy.deepcopy(made)[0][1], Still)
+
+
+def plain(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], outputs))
+
+
+def test_a_pretrained_file_is_recorded_and_another_of_its_name_is_refused(unlike, tmp_path):
+    file = tmp_path / "body.safetensors"
+    body = {"0.weight": torch.ones(3, 3, dtype=torch.float64)}
+    save_file(body, file)
+    known = {"model": plain, "pretrained": file, "trainable": None, "engine": "loop"}
+    result = experiment(unlike, **known).run(out=tmp_path / "run")
+    assert result.record["pretrained"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    save_file({"0.weight": torch.zeros(3, 3, dtype=torch.float64)}, file)
+    with pytest.raises(fp.InputError, match="sha256 of the pretrained file"):
+        experiment(unlike, **{**known, "rounds": 3}).resume(tmp_path / "run")
+    save_file(body, file)
+    assert experiment(unlike, **{**known, "rounds": 3}).resume(tmp_path / "run").rounds == 3

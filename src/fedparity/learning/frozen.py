@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,17 @@ def load_weights(module: nn.Module, file: str | Path) -> nn.Module:
         for name, tensor in found.items():
             own[name].copy_(tensor)
     return module
+
+
+def digest_of(file: str | Path) -> str:
+    """Return the sha256 of a file of weights; it is read once, unless it changes."""
+    path = Path(file).expanduser().resolve()
+    return _digest(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _digest(path: Path, changed: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

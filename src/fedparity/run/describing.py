@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedparity.learning.frozen import fingerprint
+from fedparity.learning.frozen import digest_of, fingerprint
 from fedparity.learning.task import Task
 from fedparity.method.algorithm import Algorithm
 from fedparity.metrics import Metric
@@ -29,7 +29,7 @@ def describe(experiment: Experiment) -> dict[str, Any]:
     """Return everything needed to run the experiment again, as plain values."""
     assert isinstance(experiment.algorithm, Algorithm)
     assert isinstance(experiment.task, Task)
-    recipe = experiment.federation.recipe
+    recipe, file = experiment.federation.recipe, experiment.conditions.pretrained
     solver = {k: v for k, v in vars(experiment.solver).items() if not k.startswith("_")}
     return {
         **({"data": dict(recipe)} if recipe is not None else {}),
@@ -65,6 +65,7 @@ def describe(experiment: Experiment) -> dict[str, Any]:
             **({} if experiment.federation.train.x.is_floating_point() else {"whole_inputs": True}),
             "parameters": experiment.setup.layout.size,
             "device": experiment.setup.device,
+            **({"pretrained": digest_of(file)} if file else {}),
             "command": _command(experiment.choice.name),
             "python": platform.python_version(),
             "versions": {name: _version(name) for name in ("fedparity", "torch", "numpy")},
@@ -83,6 +84,7 @@ def identity(experiment: Experiment) -> dict[str, Any]:
     told = experiment.describe()
     free = {"rounds", "evaluate_every", "checkpoint_every", "chunk", "record", "data", "model"}
     free |= {"metrics", "predictions", "device"}
+    file = experiment.conditions.pretrained
     still = fingerprint(experiment.setup.module)  # a checkpoint holds what moves
     return {
         "federation": experiment.federation.fingerprint,
@@ -91,6 +93,7 @@ def identity(experiment: Experiment) -> dict[str, Any]:
         "sampling": experiment.drawing.identity,
         "lstar": digest(experiment.conditions.lstar),
         **({} if still is None else {"digest of what is frozen": still}),
+        **({"sha256 of the pretrained file": digest_of(file)} if file else {}),
     }
 
 
