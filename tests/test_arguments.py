@@ -63,6 +63,8 @@ def asked(task="linear", *rest, **settings):
 
 WRONG |= {
     "Federation: names must be given": fp.Federation,
+    "compare: data must be given": fp.compare,
+    "compare: model should be a valid string": lambda: fp.compare("digits", 3, ["fedavg"], "x"),
     "Metric: better must be given": lambda: fp.Metric(lambda target, output: 1.0),
     "Experiment: task must be given": lambda: fp.Experiment(MADE(X, Y, C)),
     "unknown setting of Experiment 'rouns': did you mean 'rounds'?": lambda: asked(rouns=3),

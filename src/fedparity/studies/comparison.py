@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedparity.arguments import checked
 from fedparity.data import Federation
 from fedparity.learning.solver import Solver
 from fedparity.studies.study import Study
 
 
+@checked
 def compare(
     data: Federation | str | Mapping[str, Any],
     model: str,
