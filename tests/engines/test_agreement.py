@@ -228,3 +228,10 @@ def test_it_does_not_matter_who_plans_the_batches(unlike, solver, limit, monkeyp
     assert laid_out
     assert not any(laid_out)
     assert torch.equal(together.server.x, apart.server.x)
+
+
+def test_a_loss_of_the_whole_batch_beside_a_scaled_gradient(unlike):
+    """What scales the gradient leaves the shares alone that a loss sees."""
+    few = fp.Solver(lr=0.1, steps=2, batch=3)
+    both = "eagle(lam=0.2, apply='gradient', v_min=None)+propfair(M=3)"
+    agree(unlike, "linear", few, algorithm=both, lstar=[0.1, 0.5, 0.3, 0.2])

@@ -174,7 +174,8 @@ class Stack(Measured):
             return self._step_by_slot(step, rule, correction)
         keep = 1 - rule.lr * correction.pull
         if self.chain is not None:
-            batch = self.batch(step, correction.scale)
+            inputs, target, share = self.batch(step)
+            batch = inputs, target, _scaled(share, correction.scale)
             self._slots = self.chain.descend(self._slots, *batch, rule.lr, self._own, keep)
             self._own = True
         else:
@@ -215,18 +216,11 @@ class Stack(Measured):
     def end(self) -> Tensor:
         return self._buffers
 
-    def batch(self, step: int, scale: Tensor | float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, targets ``[m, B, ...]`` and the share of each example in its mean.
-
-        Shares are times ``scale``, a number for all or one a client.
-        """
+    def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return inputs, targets ``[m, B, ...]`` and the share of each example in its mean."""
         if self._batches is None:  # a full batch
-            inputs, target, share = self._whole
-        else:
-            inputs, target, share = self._batches.at(step, self._inputs)
-        if isinstance(scale, Tensor):
-            return inputs, target, share * (scale[:, None] if scale.dim() else scale)
-        return inputs, target, share if scale == 1.0 else share * scale
+            return self._whole
+        return self._batches.at(step, self._inputs)
 
     @cached_property
     def _inputs(self) -> Tensor:
@@ -244,13 +238,17 @@ class Stack(Measured):
     def _gradient(
         self, leaves: Pieces, step: int, rule: Rule, scale: Tensor | float = 1.0
     ) -> tuple[Pieces, Tensor]:
-        """Return the gradient by slot, times ``scale``, and that of ``second``."""
-        inputs, target, share = self.batch(step, scale)
+        """Return the gradient by slot, times ``scale``, and that of ``second``.
+
+        Hooks see the shares that the examples have in the mean, whatever the scale.
+        """
+        inputs, target, share = self.batch(step)
+        scaled = _scaled(share, scale)
         none = leaves[0].new_zeros(len(self.clients), 0)
         if self.chain is not None:
-            return self.chain.gradient(leaves, inputs, target, share), none
+            return self.chain.gradient(leaves, inputs, target, scaled), none
         if rule.having("examples"):
-            return self._by_example(leaves, inputs, target, share, step, rule), none
+            return self._by_example(leaves, inputs, target, scaled, step, rule), none
         output, after = vmap(self._forward)(self._named(leaves), self._buffers, inputs)
         losses = self._losses(output, target)
         if rule.having("loss"):
@@ -262,7 +260,7 @@ class Stack(Measured):
             running = self.running(step)
             kept = self._buffers
             self._buffers = after if running is None else torch.where(running, after, kept)
-        return gradient_of(losses, leaves, share), second
+        return gradient_of(losses, leaves, scaled), second
 
     def _second(
         self, losses: Tensor, leaves: Pieces, share: Tensor, step: int, rule: Rule
@@ -317,3 +315,10 @@ class Stack(Measured):
             return rule.losses(tree, losses, output, target, batch, step)
 
         return hooked
+
+
+def _scaled(share: Tensor, scale: Tensor | float) -> Tensor:
+    """Return shares ``[m, B]`` times a number for all or one a client."""
+    if isinstance(scale, Tensor):
+        return share * (scale[:, None] if scale.dim() else scale)
+    return share if scale == 1.0 else share * scale
