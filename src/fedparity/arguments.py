@@ -33,6 +33,16 @@ PLAIN = (int, float, bool, str, NoneType, Path)
 """Types whose values are checked; others are left to what takes them."""
 
 
+class _Signature:
+    """What settings take: their ``__init__``, where the class tells nothing else."""
+
+    def __get__(self, cls: type | None, meta: type) -> inspect.Signature:
+        if cls is None:
+            raise AttributeError("__signature__")
+        found = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return found.replace(parameters=list(found.parameters.values())[1:])
+
+
 class Settings(type):
     """The type of settings: a wrong one is refused in one line when they are made.
 
@@ -43,6 +53,8 @@ class Settings(type):
     Traceback (most recent call last):
     fedparity.errors.InputError: unknown setting of Solver 'lrr': did you mean 'lr'? Known: ...
     """
+
+    __signature__ = _Signature()
 
     def __call__(cls: type[T], *given: Any, **named: Any) -> T:
         """Make the settings."""

@@ -173,6 +173,7 @@ def test_every_flag_reaches_the_experiment(cli):
         "seed": 2,
         "engine": "loop",
         "chunk": 2,
+        "device": "cpu",
         "dtype": "float64",
         "buffers": "local",
         "evaluate_every": 2,

@@ -154,7 +154,7 @@ def test_a_wrong_task_is_told_in_one_line(text, message):
         (np.full((3, 2), 2), "survival", "a time from 0 and an event"),
         (np.full((3, 2), 0.5), "tokens", "whole numbers from 0"),
         ([0.0, np.nan, 1.0], "survival", "numbers in rows"),
-        ([0, 1, 2], "word", "unknown kind of target"),
+        ([0, 1, 2], "word", "kind should be .classes., .*, got .word."),
     ],
 )
 def test_targets_of_a_wrong_kind_are_told_in_one_line(y, kind, message):

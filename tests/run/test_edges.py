@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import fedparity as fp
-from fedparity.clients import simulated as simulation
+from fedparity.clients import door
 from fedparity.method import Client, Context, Finish, Part, Plan, Tensors
 from fedparity.testing import Bench, unlike_clients
 
@@ -96,7 +96,7 @@ def test_a_model_with_tied_weights_is_written(tmp_path):
 
 
 def test_personal_models_are_evaluated_in_blocks_some_of_which_have_no_example(monkeypatch):
-    monkeypatch.setattr(simulation, "PERSONAL_FLOATS", 1)
+    monkeypatch.setattr(door, "PERSONAL_FLOATS", 1)
     x, y = np.eye(32), np.arange(32) % 2
     federation = fp.Federation.from_arrays(x, y, client=[0] + 30 * [1] + [2])
     result = fp.Experiment(federation, "linear", "local", rounds=1, lstar="none").run()

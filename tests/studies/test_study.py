@@ -220,6 +220,8 @@ def test_processes_do_what_is_done_here_and_a_lost_one_is_a_row(tmp_path, monkey
     settings = {"data": "synthetic(clients=3)", "model": "linear", "rounds": 1, "lstar": "none"}
     study = fp.Study(settings, ["fedavg", "qffl"], tmp_path, seeds=1)
     boards = []
+    (tmp_path / "pandas.py").write_text("raise SystemExit('code of the current directory')")
+    monkeypatch.chdir(tmp_path)
     study.run(watch=lambda board: boards.append((board.done, len(board.running))))
     assert boards[-1] == (2, 0)
     table = study.table()
@@ -232,6 +234,13 @@ def test_processes_do_what_is_done_here_and_a_lost_one_is_a_row(tmp_path, monkey
     grown = fp.Study(settings, ["fedavg", "afl"], tmp_path, seeds=1).run().table()
     assert list(grown["state"]) == ["done", "failed"]
     assert "its process ended with exit code 1" in grown.loc[1, "reason"]
+
+
+def test_a_worker_killed_in_the_middle_of_a_line_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedparity.studies.pool.COMMAND", ("sh", "-c", "printf '{\"stage'", "sh"))
+    settings = {"data": "synthetic(clients=3)", "model": "linear", "rounds": 1, "lstar": "none"}
+    table = fp.Study(settings, ["fedavg"], tmp_path, seeds=1).run().table()
+    assert list(table["state"]) == ["failed"]
 
 
 def test_a_file_may_name_no_code(tmp_path):

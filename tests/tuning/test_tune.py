@@ -92,6 +92,20 @@ def test_poor_trials_end_early():
     assert ran.best is not None
 
 
+def test_no_trial_ends_early_where_there_is_a_condition():
+    space = {"solver.lr": "0.1..1"}
+    aim = "lowest loss with accuracy >= 1"
+    ran = fp.tune(experiment(rounds=10, evaluate_every=1), space, aim=aim, trials=9)
+    assert (ran.trials["state"] == "complete").all()
+
+
+@pytest.mark.filterwarnings("ignore:.*diverged")
+def test_a_reference_that_diverged_is_told():
+    wild = experiment(solver=fp.Solver(lr=1e30, steps=1))
+    with pytest.raises(InputError, match="fedavg diverged"):
+        fp.tune(wild, SPACE, aim=AIM, trials=1)
+
+
 def test_an_aim_that_nothing_meets_has_no_best():
     none = fp.tune(experiment(), SPACE, aim="lowest loss with accuracy >= 101", trials=1)
     assert none.best is None

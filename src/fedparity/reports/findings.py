@@ -25,7 +25,7 @@ from fedparity.reports.numbers import (
 
 OUTSIDE = (
     "Numbers of evaluations, L* and these tables are made from the clients' data without noise: "
-    "no epsilon covers them. Noise is drawn from the run's seed: whoever knows it can take it off."
+    "no epsilon covers them."
 )
 NAMED = 5
 """Clients called by name in a sentence; of more, it gives the number."""

@@ -20,7 +20,9 @@ from fedparity.studies.work import Order, Outcome
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", workers.CORES)
 GRACE = 20.0
 """Seconds that an interrupted run has for its last checkpoint."""
-COMMAND = (sys.executable, "-m", "fedparity.studies.worker")
+COMMAND = (sys.executable, "-c")
+START = "import sys; sys.path[:] = {path!r}; from fedparity.studies.worker import main; main()"
+"""What a worker's process runs: with this process's path, and not the current directory's code."""
 
 
 class Message(NamedTuple):
@@ -64,11 +66,11 @@ class Pool:
 
     def _start(self, worker: int) -> subprocess.Popen[str]:
         share = str(max(1, workers.cores() // self.size))
-        paths = os.pathsep.join(path for path in sys.path if path)
-        environment = {**os.environ, **dict.fromkeys(THREADS, share), "PYTHONPATH": paths}
+        environment = {**os.environ, **dict.fromkeys(THREADS, share)}
+        start = START.format(path=[path for path in sys.path if path])
         with self._log(worker).open("wb") as log:
             process = subprocess.Popen(
-                COMMAND,
+                (*COMMAND, start),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -84,11 +86,13 @@ class Pool:
 
     def _listen(self, worker: int, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        with process.stdout:
-            for line in process.stdout:
-                self._news.put(Message(worker, json.loads(line)))
-        process.wait()
-        self._news.put(Message(worker, None))
+        try:
+            with process.stdout, suppress(ValueError):  # a line cut short: its process was killed
+                for line in process.stdout:
+                    self._news.put(Message(worker, json.loads(line)))
+        finally:
+            process.wait()
+            self._news.put(Message(worker, None))
 
     def wait(self) -> Message:
         """Return the next news of any worker."""

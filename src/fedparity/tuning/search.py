@@ -94,8 +94,9 @@ def tune(
     -----
     The test examples are taken out before the first training, so that nothing can depend on them.
     L* is found once, with the experiment's own solver: otherwise a learning rate that makes clients
-    worse alone would look fair. Unpromising trials end early: those whose summary is worse than the
-    median of earlier ones at the same round.
+    worse alone would look fair. Where the aim has no condition, unpromising trials end early: those
+    whose summary is worse than the median of earlier ones at the same round. With a condition they
+    do not: a model that learns nothing can have the best summary of all.
     """
     optuna = _optuna()
     ranges = read_space(space)
@@ -113,7 +114,10 @@ def tune(
     references = {}
     for done, (of, other) in enumerate(others.items(), 2):
         other = dataclasses.replace(other, lstar=fixed.lstar)
-        references[of] = _numbers(other.run(watch=Silent()), wanted)
+        result = other.run(watch=Silent())
+        if result.diverged is not None:
+            raise InputError(f"{of} diverged, so nothing can be judged against it: take a lower lr")
+        references[of] = _numbers(result, wanted)
         watch.advance(done)
     storage = None
     if journal is not None:
@@ -125,7 +129,7 @@ def tune(
         storage=storage,
         load_if_exists=True,
         direction="minimize" if wanted.better == "lower" else "maximize",
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=FIRST),
+        pruner=_pruner(wanted),
     )
     _same_search(study, fixed, space, wanted)
     finished = _finished(study)
@@ -159,6 +163,11 @@ def _optuna() -> Any:
         raise FedparityError("tuning needs Optuna: pip install 'fedparity[tune]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
+
+
+def _pruner(wanted: aims.Aim) -> Any:
+    pruners = _optuna().pruners
+    return pruners.NopPruner() if wanted.conditions else pruners.MedianPruner(FIRST)
 
 
 def _blind(experiment: Experiment) -> Experiment:
