@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from hypothesis import settings
 from rich.console import Console
 
 import fedparity as fp
+from fedparity.learning import seeds
 from fedparity.testing import unlike_clients
 
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
@@ -34,6 +37,15 @@ def _no_power_failure() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _noise_of_privacy_that_is_the_same_in_every_session(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Draw what is unknown to all from the test's own name: a test passes always or never."""
+    draws = random.Random(request.node.nodeid)
+    monkeypatch.setattr(seeds, "secrets", SimpleNamespace(token_bytes=draws.randbytes))
 
 
 @pytest.fixture
