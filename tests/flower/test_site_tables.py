@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -46,13 +47,13 @@ def simulated(table: pd.DataFrame, **more: object) -> fp.Federation:
 
 
 def deploy(
-    folder: Path, table: pd.DataFrame, fault: Fault | None = None, out: str = "flower", **more
+    folder: Path, table: pd.DataFrame, fault: Fault | None = None, server: Any = SETTINGS, **more
 ) -> fp.Result:
     by_name = {site.client: site for site in sites(table)}
     app = make_client_app(SETTINGS, by_name.__getitem__)
     grid = LocalGrid(app, WARDS, folder / "state", *([fault] if fault else []))
-    told = {"clients": ",".join(WARDS), "out": str(folder / out), "wait": 0.0, **more}
-    return serve(SETTINGS, None, grid, run_config(told))
+    told = {"clients": ",".join(WARDS), "out": str(folder / "flower"), "wait": 0.0, **more}
+    return serve(server, None, grid, run_config(told))
 
 
 @pytest.mark.parametrize("how", ["federated", "client"])
@@ -91,6 +92,19 @@ def test_a_site_reads_its_own_file_by_what_the_experiment_says(table, tmp_path, 
     mine.to_csv(tmp_path / "mine.csv", index=False)
     site = site_of(written, "ward-2", tmp_path / "mine.csv" if own else None)
     assert site.told() == sites(table)[0].told()
+
+
+def test_label_noise_is_refused_where_a_site_has_its_own_file(table, tmp_path):
+    written, mine = tmp_path / "experiment.yaml", tmp_path / "mine.csv"
+    table.to_csv(tmp_path / "wards.csv", index=False)
+    table[table["ward"] == "ward-2"].to_csv(mine, index=False)
+    data = {"table": "wards.csv", **DATA, "noise": "pair(rate=1.0)"}
+    written.write_text(yaml.safe_dump({"data": data, "model": "linear"}))
+    with pytest.raises(fp.InputError, match=r"label noise.*mine\.csv\): take 'noise' out"):
+        site_of(written, "ward-2", mine)
+    noisy = site_of(written, "ward-2").train.y
+    clean = simulated(table).only("ward-2").train.y
+    assert noisy.equal((clean - 1) % 3)
 
 
 def test_a_resumed_run_prepares_as_it_began(table, tmp_path):
@@ -163,6 +177,19 @@ def test_a_site_that_tells_nonsense_ends_the_run_in_one_line_with_its_name(table
     assert "client 'ward-10': " in line
     assert words in line
     assert not (tmp_path / "flower").exists()
+
+
+def test_a_site_tells_no_sum_to_a_server_with_other_settings(table, tmp_path):
+    sent = []
+
+    def heard(client, asked, reply):
+        sent.append(reply.content)
+        return reply
+
+    with pytest.raises(fp.InputError, match="client 'ward-10': its metrics is '"):
+        deploy(tmp_path, table, heard, {**SETTINGS, "metrics": ["auc"]})
+    assert len(sent) == len(WARDS)
+    assert all(list(content) == ["failure"] for content in sent)
 
 
 def test_a_site_takes_no_preparation_of_other_columns(table):

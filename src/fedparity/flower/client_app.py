@@ -15,7 +15,7 @@ from fedparity.data.told import Common
 from fedparity.engines.engine import intraop
 from fedparity.errors import FedparityError
 from fedparity.flower import Load, Settings, codec
-from fedparity.flower.agreement import difference, settings_of
+from fedparity.flower.agreement import agreed, difference, settings_of
 from fedparity.flower.codec import BadMessage
 from fedparity.flower.config import client_of
 from fedparity.flower.memory import Memory, folder_of
@@ -52,6 +52,11 @@ class Sites:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_met": {}}
 
+    @property
+    def agreed(self) -> dict[str, str]:
+        """What this site and the server must have alike."""
+        return agreed(self.settings, self.task, self.allowed)
+
     def site(self, client: str, common: str) -> Site | SiteTable:
         """Return the site of a client; the one met first makes room.
 
@@ -84,7 +89,7 @@ class Handler:
             with intraop(1):
                 site = self.sites.site(client_of(context), codec.common(message.content))
                 if isinstance(site, SiteTable):
-                    content = _tell(site, message)
+                    content = _tell(site, message, self.sites.agreed)
                 else:
                     content = self.answer(site, message.content, context)
         except Exception as error:
@@ -117,10 +122,15 @@ def failure(error: Exception) -> RecordDict:
     return RecordDict({"failure": ConfigRecord({"reason": reason[:1000]})})
 
 
-def _tell(table: SiteTable, message: Message) -> RecordDict:
-    """Return what a table tells before there is anything in common, and nothing else."""
+def _tell(table: SiteTable, message: Message, mine: Mapping[str, str]) -> RecordDict:
+    """Return what a table tells before there is anything in common, and nothing else.
+
+    A server with other settings than ``mine`` is told in which, and no sum.
+    """
     if not message.metadata.message_type.endswith("hello"):
         raise BadMessage("it does not say how tables are prepared")
+    if differs := difference(mine, _settings(message.content)):
+        raise BadMessage(f"client '{table.client}': {differs}")
     return RecordDict(
         {"words": ConfigRecord({"client": table.client, "table": table.told().text()})}
     )
@@ -129,13 +139,17 @@ def _tell(table: SiteTable, message: Message) -> RecordDict:
 def _hello(site: Site, asked: RecordDict, context: Context) -> RecordDict:
     facts, told = site.facts(), codec.words(asked)
     clients = list(told.get("clients", []))
-    theirs = {k: str(v) for k, v in (asked.config_records.get("settings") or {}).items()}
     answer = RecordDict({"words": ConfigRecord({"facts": facts.text()})})
-    alike = difference(facts.settings, theirs) is None  # else the server will refuse this site
+    alike = difference(facts.settings, _settings(asked)) is None  # else the server will refuse this site
     if told.get("lstar") and site.client in clients and alike:
         folder = folder_of(site.client, context.node_config.get("state-dir"))
         answer["numbers"] = MetricRecord(dict(site.alone(clients, folder)))
     return answer
+
+
+def _settings(asked: RecordDict) -> dict[str, str]:
+    """Return the settings that the server says it has."""
+    return {k: str(v) for k, v in (asked.config_records.get("settings") or {}).items()}
 
 
 def _exchange(site: Site, asked: RecordDict, context: Context) -> RecordDict:

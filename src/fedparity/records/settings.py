@@ -74,6 +74,11 @@ def site_of(
             raise InputError(f"the experiment names no table, so {file} is not read by itself")
         return federation_of(settings, allowed=allowed).only(client)
     told = TableRecipe.read(recipe)
+    if file is not None and told.noise:
+        raise InputError(
+            f"{experiment} puts label noise on the data, which is drawn over all clients together "
+            f"and not where a site has its own file ({file}): take 'noise' out of data"
+        )
     if file is not None:
         return SiteTable.of(told, table.read(Path(file)), client)
     if told.noise or told.prepare not in ("federated", "client"):
