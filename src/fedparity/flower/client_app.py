@@ -140,7 +140,7 @@ def _hello(site: Site, asked: RecordDict, context: Context) -> RecordDict:
     facts, told = site.facts(), codec.words(asked)
     clients = list(told.get("clients", []))
     answer = RecordDict({"words": ConfigRecord({"facts": facts.text()})})
-    alike = difference(facts.settings, _settings(asked)) is None  # else the server will refuse this site
+    alike = difference(facts.settings, _settings(asked)) is None  # else it is refused
     if told.get("lstar") and site.client in clients and alike:
         folder = folder_of(site.client, context.node_config.get("state-dir"))
         answer["numbers"] = MetricRecord(dict(site.alone(clients, folder)))
