@@ -101,12 +101,12 @@ def test_what_is_wrong_is_told_before_anything_runs(more, told):
 
 
 def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch):
-    first = own(tmp_path, ["fedavg", "qffl"]).run().table()
+    first = own(tmp_path, ["fedavg", "qffl"]).run().by_run()
     assert list(first["state"]) == ["done", "done"]
     assert first["mean_accuracy"].notna().all()
     done = []
     monkeypatch.setattr(driver.Run, "start", lambda self: done.append(self))
-    again = own(tmp_path, {"renamed": "qffl"}).run().table()
+    again = own(tmp_path, {"renamed": "qffl"}).run().by_run()
     assert not done
     assert again.loc[0, "mean_loss"] == first.loc[1, "mean_loss"]
 
@@ -130,18 +130,18 @@ def test_a_failed_run_is_a_row_with_its_reason_and_can_be_run_again(tmp_path, mo
         return whole(self, state)
 
     monkeypatch.setattr(driver.Run, "round", broken)
-    table = study.run().table()
+    table = study.run().by_run()
     assert list(table["state"]) == ["done", "failed"]
     assert table.loc[1, "reason"] == "client 'b' failed"
     monkeypatch.setattr(driver.Run, "round", whole)
-    assert list(study.run().table()["state"]) == ["done", "failed"]
-    assert list(study.run(again="failed").table()["state"]) == ["done", "done"]
+    assert list(study.run().by_run()["state"]) == ["done", "failed"]
+    assert list(study.run(again="failed").by_run()["state"]) == ["done", "done"]
 
 
 def test_a_diverged_run_is_a_row_with_its_reason(tmp_path):
     settings = {**OWN, "rounds": 8, "solver": {"lr": 1e30}, "model": "mlp"}
     with pytest.warns(UserWarning, match="diverged"):
-        table = own(tmp_path, settings=settings).run().table()
+        table = own(tmp_path, settings=settings).run().by_run()
     assert table.loc[0, "state"] == "diverged"
     assert "learning rate" in table.loc[0, "reason"]
 
@@ -150,11 +150,11 @@ def test_a_damaged_run_is_left_alone_until_it_is_asked_for(tmp_path):
     study = own(tmp_path).run()
     folder = RunDir(study.runs[0].directory)
     folder.clients.write_bytes(b"damaged")
-    table = study.run().table()
+    table = study.run().by_run()
     assert table.loc[0, "state"] == "damaged"
     assert "clients.parquet" in table.loc[0, "reason"]
     assert folder.clients.read_bytes() == b"damaged"
-    assert study.run(again=["damaged"]).table().loc[0, "state"] == "done"
+    assert study.run(again=["damaged"]).by_run().loc[0, "state"] == "done"
     aside = folder.path.with_name(f"{folder.path.name}.damaged-1")
     assert (aside / "clients.parquet").read_bytes() == b"damaged"
 
@@ -172,10 +172,10 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(driver.Run, "round", stopping)
     with pytest.raises(KeyboardInterrupt):
         study.run()
-    assert study.table().loc[0, "state"] == "begun"
+    assert study.by_run().loc[0, "state"] == "begun"
     study.run()
     assert rounds == [1, 2, 2, 3]  # the second was not saved yet
-    assert study.table().loc[0, "state"] == "done"
+    assert study.by_run().loc[0, "state"] == "done"
 
 
 def test_a_full_disk_stops_the_study_with_what_is_done(tmp_path, monkeypatch):
@@ -190,9 +190,9 @@ def test_a_full_disk_stops_the_study_with_what_is_done(tmp_path, monkeypatch):
     monkeypatch.setattr(RunDir, "save", full)
     with pytest.raises(fp.FedparityError, match="1 of 3 runs are done and intact"):
         study.run()
-    assert list(study.table()["state"]) == ["done", "begun", "waiting"]
+    assert list(study.by_run()["state"]) == ["done", "begun", "waiting"]
     monkeypatch.setattr(RunDir, "save", whole)
-    assert list(study.run().table()["state"]) == ["done"] * 3
+    assert list(study.run().by_run()["state"]) == ["done"] * 3
 
 
 def test_what_is_left_of_a_run_killed_at_once_is_no_obstacle(tmp_path):
@@ -200,7 +200,7 @@ def test_what_is_left_of_a_run_killed_at_once_is_no_obstacle(tmp_path):
     folder = study.runs[0].directory
     folder.mkdir(parents=True)
     (folder / "experiment.yaml.part").write_text("half")
-    assert study.run().table().loc[0, "state"] == "done"
+    assert study.run().by_run().loc[0, "state"] == "done"
 
 
 def test_only_one_run_looks_for_an_lstar_that_several_share():
@@ -224,14 +224,14 @@ def test_processes_do_what_is_done_here_and_a_lost_one_is_a_row(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     study.run(watch=lambda board: boards.append((board.done, len(board.running))))
     assert boards[-1] == (2, 0)
-    table = study.table()
+    table = study.by_run()
     assert list(table["state"]) == ["done", "done"], table["reason"].tolist()
     here = fp.load(study.runs[1].directory).run()
     assert here.summary()["mean_loss"] == pytest.approx(table.loc[1, "mean_loss"], rel=1e-6)
-    assert fp.Study.load(tmp_path).table().equals(table)
+    assert fp.Study.load(tmp_path).by_run().equals(table)
 
     monkeypatch.setattr("fedparity.studies.pool.COMMAND", ("false",))
-    grown = fp.Study(settings, ["fedavg", "afl"], tmp_path, seeds=1).run().table()
+    grown = fp.Study(settings, ["fedavg", "afl"], tmp_path, seeds=1).run().by_run()
     assert list(grown["state"]) == ["done", "failed"]
     assert "its process ended with exit code 1" in grown.loc[1, "reason"]
 
@@ -239,7 +239,7 @@ def test_processes_do_what_is_done_here_and_a_lost_one_is_a_row(tmp_path, monkey
 def test_a_worker_killed_in_the_middle_of_a_line_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("fedparity.studies.pool.COMMAND", ("sh", "-c", "printf '{\"stage'", "sh"))
     settings = {"data": "synthetic(clients=3)", "model": "linear", "rounds": 1, "lstar": "none"}
-    table = fp.Study(settings, ["fedavg"], tmp_path, seeds=1).run().table()
+    table = fp.Study(settings, ["fedavg"], tmp_path, seeds=1).run().by_run()
     assert list(table["state"]) == ["failed"]
 
 
@@ -266,7 +266,7 @@ def test_compare_is_a_study_of_a_federation(tmp_path):
         dtype="float64",
         solver=fp.Solver(lr=0.5, steps=1),
     )
-    table = made.table()
+    table = made.by_run()
     assert list(table["state"]) == ["done", "done"]
     alone = fp.Experiment(
         unlike_clients(),

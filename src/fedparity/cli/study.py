@@ -12,19 +12,8 @@ from fedparity.cli.work import RUNS, at_work, console
 from fedparity.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fedparity.studies import Study
-
-SHOWN = (
-    "mean_accuracy",
-    "worst_accuracy",
-    "accuracy_variance",
-    "mean_loss",
-    "worst_loss",
-    "gap_variance",
-)
-"""Summaries that are printed; the table has all."""
+    from fedparity.studies import Table as SeedTable
 
 
 def go(study: Study, workers: int | None, again: Sequence[str]) -> None:
@@ -40,9 +29,10 @@ def go(study: Study, workers: int | None, again: Sequence[str]) -> None:
             raise KeyboardInterrupt(
                 f"stopped; what is done is kept: fedparity study {study.out}"
             ) from None
-    table = study.table()
+    table = study.by_run()
     table.to_csv(study.out / "table.csv", index=False)
-    _print(table, study)
+    if table["state"].isin(("done", "diverged")).any():
+        _print(study.table())
     for _, row in table[table["state"] != "done"].iterrows():
         what = f"{row['algorithm']}, seed {row['seed']}: {row['state']}: {row['reason']}"
         out.print(what, markup=False, soft_wrap=True)
@@ -51,23 +41,18 @@ def go(study: Study, workers: int | None, again: Sequence[str]) -> None:
         raise typer.Exit(1)
 
 
-def _print(table: pd.DataFrame, study: Study) -> None:
+def _print(table: SeedTable) -> None:
     """Print mean and sample standard deviation over seeds."""
     from rich.markup import escape
     from rich.table import Table
 
-    keys = ["algorithm", *study.grid]
-    names = [name for name in SHOWN if name in table and table[name].notna().any()]
-    shown = Table(*keys, "runs", *names, box=None)
-    texts = table.assign(**{key: table[key].astype(str) for key in keys})
-    for place, rows in texts[texts["state"] == "done"].groupby(keys, sort=False):
-        cells = [
-            f"{rows[name].mean():.4g}"
-            + (f" ± {rows[name].std():.2g}" if rows[name].count() > 1 else "")
-            for name in names
-        ]
-        shown.add_row(*(escape(str(one)) for one in place), str(len(rows)), *cells)
-    console().print(shown)
+    cells = table.cells()
+    shown = Table(*(escape(str(name)) for name in cells), box=None)
+    for row in cells.to_numpy():
+        shown.add_row(*map(escape, row))
+    out = console()
+    out.print(shown)
+    out.print(table.note, markup=False, style="dim", highlight=False)
 
 
 def list_packaged() -> None:

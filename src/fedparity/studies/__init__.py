@@ -2,5 +2,6 @@
 
 from fedparity.studies.comparison import compare
 from fedparity.studies.study import Study
+from fedparity.studies.table import Table
 
-__all__ = ["Study", "compare"]
+__all__ = ["Study", "Table", "compare"]

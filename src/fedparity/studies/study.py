@@ -22,6 +22,7 @@ from fedparity.studies.file import OWN, read
 from fedparity.studies.grid import Cell, cells, checked, labelled, put, seeds_of
 from fedparity.studies.pool import Pool
 from fedparity.studies.schedule import Board, Task, Watch, work_off
+from fedparity.studies.table import Table, tabled
 from fedparity.studies.work import Order, Outcome, perform
 
 FILE = "study.yaml"
@@ -283,7 +284,40 @@ class Study:
             if self.state(run).state in ("done", "diverged"):
                 yield run, Result.load(run.directory)
 
-    def table(self, split: Split = "test") -> pd.DataFrame:
+    def table(
+        self,
+        metrics: Sequence[str] | None = None,
+        *,
+        reference: str | None = None,
+        split: Split = "test",
+        confidence: float = 0.95,
+    ) -> Table:
+        """Return mean and standard deviation over seeds, with marks of significance.
+
+        Parameters
+        ----------
+        metrics
+            Summaries of the clients, such as ``worst_accuracy``; by default the usual ones.
+        reference
+            The label of the algorithm that the others are tested against, seed by seed.
+        split
+            ``validation`` or ``test``.
+        confidence
+            Of intervals and marks, after Holm over all cells of a summary.
+        """
+        frame = next((result.frame for _, result in self.results()), None)
+        if frame is None:
+            raise InputError("the study has no finished run: run it first")
+        return tabled(
+            self.by_run(split),
+            ("algorithm", *self.grid),
+            frame.summaries,
+            metrics=metrics,
+            reference=reference,
+            confidence=confidence,
+        )
+
+    def by_run(self, split: Split = "test") -> pd.DataFrame:
         """Return one row a run.
 
         Columns ``algorithm``, the keys of the grid, ``seed``, ``data_seed``, ``state``, ``reason``,
