@@ -19,6 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*gives no privacy")
 VARIANTS: dict[str, list[dict[str, object]]] = {
     "aaggff": [{"solver": "ftrl", "cdf": "gumbel"}, {"cdf": "frechet"}],
     "afl": [{"order": "weights_first"}, {"eta": 1.0, "initial": "size"}, {"average": True}],
+    "apfl": [{"adaptive": True, "alpha": 0.3}],
     "ditto": [{"lam": 0.0}],
     "dp_sgd": [{"noise": 0.0, "clip": 0.2}],
     "paper_dp": [{"noise": 50.0}],

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedparity.engines.lane import End, Lane, Rule, Tree
+from fedparity.engines.lane import Beside, End, Lane, Rule, Tree
 from fedparity.learning.seeds import unknown_to_all
 from fedparity.method.client import SHARED, Client
 from fedparity.method.facts import BEFORE, FACTS
@@ -39,10 +39,12 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     algorithm = lane.algorithm
     tree, start = _begin(lane, down, state)
     tree = _measured(lane, tree, down, start, buffers, algorithm.train_reads)
-    if algorithm.having("tracks"):
-        tree = {**tree, "ends": _ends(lane, down, tree, buffers)}
     wanted = algorithm.train_reads & MET
-    end = lane.descend(start, buffers, _rule(lane, down, tree, wanted))
+    rule = _rule(lane, down, tree, wanted)
+    if algorithm.having("tracks"):
+        tree, end = _with_tracks(lane, down, tree, start, buffers, rule)
+    else:
+        end = lane.descend(start, buffers, rule)
     if not (algorithm.having("finish") or algorithm.having("seal")):
         return Up({}, end.delta, end.buffers, state)
     facts = {**tree["facts"], **end.met}
@@ -166,21 +168,32 @@ def _measured(
     return {**tree, "points": points}
 
 
-def _ends(lane: Lane, down: Down, tree: Tree, buffers: Tensor) -> Named:
-    """Train the parts' own tracks, each as the shared one, and return where they end."""
+def _with_tracks(
+    lane: Lane, down: Down, tree: Tree, start: Tensor, buffers: Tensor, rule: Rule
+) -> tuple[Tree, End]:
+    """Train the parts' own tracks, each as the shared one, and it; the tree has where they end.
+
+    Tracks of a part that looks at the shared one go side by side with it, all others before it.
+    """
 
     def begin(tree: Tree) -> Named:
         return {p.name: dict(p.tracks(c)) for p, c in _views(lane, "tracks", tree, down)}
 
-    return {
-        part: {
-            name: lane.descend(
-                start, buffers, _rule(lane, down, tree, track=f"{part}/{name}")
-            ).parameters()
-            for name, start in starts.items()
-        }
-        for part, starts in lane.lift(begin)(tree).items()
-    }
+    looking = {part.name for part in lane.algorithm.having("look")}
+    ends: Named = {}
+    beside: dict[tuple[str, str], Beside] = {}
+    for part, starts in lane.lift(begin)(tree).items():
+        ends[part] = {}
+        for name, own in starts.items():
+            own_rule = _rule(lane, down, tree, track=f"{part}/{name}")
+            if part in looking:
+                beside[part, name] = Beside(own, own_rule)
+            else:
+                ends[part][name] = lane.descend(own, buffers, own_rule).parameters()
+    end = lane.descend(start, buffers, rule, beside=tuple(beside.values()))
+    for (part, name), led in zip(beside, end.beside, strict=True):
+        ends[part][name] = led
+    return {**tree, "ends": ends}, end
 
 
 def _finished(lane: Lane, tree: Tree, down: Down, end: End) -> Up:

@@ -7,7 +7,7 @@ rule, or with corrections that the lane cannot fuse into its own step, go over o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -154,6 +154,19 @@ class Rule:
             g = part.grad(g, y, c)
         return g
 
+    def point(self, tree: Tree, y: Tensor, shared: Tensor, step: int) -> Tensor:
+        """Return where the gradient of a step of a part's own track is taken."""
+        for part in self.having("look"):
+            y = part.look(y, shared, self.view(part, "look", tree, step=step))
+        return y
+
+
+class Beside(NamedTuple):
+    """A track that goes side by side with the shared one."""
+
+    start: Tensor
+    rule: Rule
+
 
 class End(NamedTuple):
     """Where local training has led."""
@@ -166,6 +179,8 @@ class End(NamedTuple):
     buffers: Tensor
     met: dict[str, Tensor]
     """The facts of the steps that the rule wants."""
+    beside: Sequence[Tensor] = ()
+    """Where the tracks that went side by side with it have led, ``[d]`` or ``[m, d]`` each."""
 
 
 GRADIENTS = frozenset({"first_grad", "last_second"})
@@ -212,14 +227,24 @@ class Lane(ABC):
     def measure(self, y: Tensor, buffers: Tensor, names: frozenset[str]) -> dict[str, Tensor]:
         """Measure facts at the parameters ``y``, ``[d]`` or ``[m, d]``, of each client."""
 
-    def descend(self, start: Tensor, buffers: Tensor, rule: Rule, steps: int | None = None) -> End:
-        """Take local steps from ``start``, ``[d]`` or ``[m, d]``, which is not written to."""
+    def descend(
+        self,
+        start: Tensor,
+        buffers: Tensor,
+        rule: Rule,
+        steps: int | None = None,
+        beside: Sequence[Beside] = (),
+    ) -> End:
+        """Take local steps from ``start``, ``[d]`` or ``[m, d]``, which is not written to.
+
+        The tracks ``beside`` take theirs step by step with it.
+        """
         trains = self.setup.algorithm.trains
         count = (self.longest if trains else 0) if steps is None else steps
         self.begin(start, buffers)
-        correction = self._plain(rule) if count else None
+        correction = self._plain(rule) if count and not beside else None
         if correction is None:
-            return self._general(start, rule, count)
+            return self._general(start, rule, count, beside)
         met: dict[str, Tensor] = {}
         for step in range(count):
             self.plain_step(step, rule, correction)
@@ -238,33 +263,22 @@ class Lane(ABC):
         stores = isinstance(correction, BySlot)
         return correction if stores or not rule.wants & GRADIENTS else None
 
-    def _general(self, start: Tensor, rule: Rule, count: int) -> End:
+    def _general(self, start: Tensor, rule: Rule, count: int, beside: Sequence[Beside]) -> End:
         """Take steps of any solver, corrected by the parts' ``grad``."""
-        solver, correcting = self.solver, bool(rule.having("grad"))
-        y, slots, second = start, solver.slots(start), start[..., :0]
+        walk, others = Walk(self, start, rule), [Walk(self, *one) for one in beside]
         met = {"first": start}
         for step in range(count):
-            g, found = self.gradient(y, step, rule)
-            if step == 0 and "first_grad" in rule.wants:
-                met["first_grad"] = g
-            if correcting:
-                g = self.corrected(rule, g, found, y, step)
-            moved, after = solver.update(y, g, slots, rule.lr, step)
-            running = self.running(step)
-            if running is None:
-                y, slots, second = moved, after, found
-            else:
-                second = torch.where(running, found, second if step else found)
-                y = torch.where(running, moved, y)
-                slots = tuple(torch.where(running, a, b) for a, b in zip(after, slots, strict=True))
+            for other in others:
+                other.step(step, walk.y)
+            g = walk.step(step)
             if step == 0:
-                met["first"] = y
-        met["last_second"] = second
+                met |= {"first_grad": g, "first": walk.y}
+        met["last_second"] = walk.second
         if not count and "first_grad" in rule.wants:
             met["first_grad"] = torch.zeros_like(start)
-        delta = y - start if rule.track == SHARED else start[..., :0]
+        delta = walk.y - start if rule.track == SHARED else start[..., :0]
         wanted = {name: value for name, value in met.items() if name in rule.wants}
-        return End(delta, lambda: y, self.end(), wanted)
+        return End(delta, lambda: walk.y, self.end(), wanted, [other.y for other in others])
 
     def corrected(self, rule: Rule, g: Tensor, second: Tensor, y: Tensor, step: int) -> Tensor:
         """Return the gradient as the parts correct it."""
@@ -314,3 +328,35 @@ class Lane(ABC):
     @abstractmethod
     def end(self) -> Tensor:
         """Return the buffers after training."""
+
+
+class Walk:
+    """One track's way through steps of any solver, over one vector a client."""
+
+    def __init__(self, lane: Lane, start: Tensor, rule: Rule) -> None:
+        self.lane, self.rule, self.y = lane, rule, start
+        self.second = start[..., :0]
+        self._slots = lane.solver.slots(start)
+
+    def step(self, step: int, shared: Tensor | None = None) -> Tensor:
+        """Take a step and return its gradient, before any part has changed it.
+
+        ``shared`` is where the track stands that this one goes side by side with, if any.
+        """
+        lane, rule, y = self.lane, self.rule, self.y
+        point = y
+        if shared is not None:
+            lifted = lane.lift(lambda tree, y, shared: rule.point(tree, y, shared, step))
+            point = lifted(rule.tree, y, shared)
+        g, found = lane.gradient(point, step, rule)
+        corrected = lane.corrected(rule, g, found, y, step) if rule.having("grad") else g
+        moved, after = lane.solver.update(y, corrected, self._slots, rule.lr, step)
+        running = lane.running(step)
+        if running is None:
+            self.y, self._slots, self.second = moved, after, found
+        else:
+            self.second = torch.where(running, found, self.second if step else found)
+            self.y = torch.where(running, moved, y)
+            kept = zip(after, self._slots, strict=True)
+            self._slots = tuple(torch.where(running, a, b) for a, b in kept)
+        return g

@@ -39,6 +39,7 @@ HOOKS = (
     "start",
     "at",
     "tracks",
+    "look",
     "loss",
     "second",
     "examples",
@@ -269,6 +270,14 @@ class Part(metaclass=Settings):
         ``c.track`` which it is, and ``finish`` sees where each ended: ``c.ends[name]``.
         """
         return {}
+
+    def look(self, y: Tensor, shared: Tensor, c: Client) -> Tensor:
+        """Client, every step of an own track: where its gradient is taken, from where it stands.
+
+        The part's own tracks then go side by side with the shared one, step by step: ``shared`` is
+        where that one stands before the same step.
+        """
+        return y
 
     def loss(self, losses: Tensor, output: Tensor, target: Tensor, c: Client) -> Tensor:
         """Client, every step: losses an example -> losses an example; their mean is descended.

@@ -14,6 +14,7 @@ from fedparity.parts.local.prox import Prox
 from fedparity.parts.local.scaffold import PVR, Scaffold
 from fedparity.parts.local.sgd import FedSGD
 from fedparity.parts.personal.alone import Local
+from fedparity.parts.personal.apfl import APFL
 from fedparity.parts.personal.bn import BN
 from fedparity.parts.personal.ditto import Ditto
 from fedparity.parts.personal.fedrep import FedRep
@@ -57,6 +58,7 @@ PARTS: dict[str, type[Part]] = {
     for part in (
         AAggFF,
         AFL,
+        APFL,
         Adaptive,
         BN,
         Cap,
@@ -109,6 +111,7 @@ PARTS: dict[str, type[Part]] = {
 
 __all__ = [
     "AFL",
+    "APFL",
     "BN",
     "DPSGD",
     "LSR",
