@@ -75,6 +75,12 @@ def test_losses_gaps_and_reports_are_there_as_in_the_simulator(tmp_path):
     assert "<html" in (tmp_path / "run" / "report.html").read_text()
 
 
+def test_metrics_of_the_models_trained_alone_are_those_of_the_simulator(tmp_path):
+    result = check(Deployment(tmp_path, {"metrics": ["auc", "brier"]}))
+    assert result.clients["test_alone_brier"].notna().sum() == 3
+    assert (result.clients["test_alone_brier"] != result.clients["test_brier"]).any()
+
+
 def test_a_site_sends_one_number_a_metric(tmp_path):
     result = check(Deployment(tmp_path, {"metrics": ["auc", "brier"], "lstar": "none"}))
     assert result.clients["test_brier"].notna().sum() == 3

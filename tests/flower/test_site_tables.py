@@ -187,7 +187,7 @@ def test_a_site_tells_no_sum_to_a_server_with_other_settings(table, tmp_path):
         return reply
 
     with pytest.raises(fp.InputError, match="client 'ward-10': its metrics is '"):
-        deploy(tmp_path, table, heard, {**SETTINGS, "metrics": ["auc"]})
+        deploy(tmp_path, table, heard, {**SETTINGS, "metrics": ["brier"]})
     assert len(sent) == len(WARDS)
     assert all(list(content) == ["failure"] for content in sent)
 

@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "solver": {"lr": 0.1, "steps": 3, "batch": 8},
     "lstar": "best_validation(rounds=2)",
     "evaluate_every": 2,
+    "metrics": ["auc", "log_loss"],
 }
 
 

@@ -67,6 +67,13 @@ class Door:
         """Return what a guess without inputs gets of every client: its accuracy, or its loss."""
         raise NotImplementedError
 
+    def metrics_alone(self, split: str, own: Own | None) -> Values:
+        """Return the metrics of the models that clients trained alone, where these are known.
+
+        ``own`` are the models, if they are here.
+        """
+        raise NotImplementedError
+
     def close(self) -> None:
         """Give back what the door holds."""
 
@@ -220,6 +227,15 @@ class Simulation(Door):
         """Return what a guess without inputs gets of every client: its accuracy, or its loss."""
         setup = self.engine.setup
         return base_of(setup.task, setup.federation, getattr(setup.federation, split))
+
+    def metrics_alone(self, split: str, own: Own | None) -> Values:
+        """Return the metrics of the models that clients trained alone, where these are known."""
+        setup = self.engine.setup
+        if own is None or not setup.metrics:
+            return {}
+        data: Split = getattr(setup.federation, split)
+        said = self.each_own(data, own).get(OUTPUT)
+        return {} if said is None else of_clients(setup.metrics, said, data)
 
     def _evaluate_personal(self, down: Down, split: str) -> Values:
         found: Values = {}

@@ -29,6 +29,8 @@ DTYPES = {
     "int32": torch.int32,
     "bool": torch.bool,
 }
+ALONE = "alone"
+"""Stands for a model where a site tells the metrics of the one that it trained alone."""
 BASE = "base"
 """Stands for a model where a site tells what a guess without inputs gets of its examples."""
 MOST_HEADER = 512

@@ -17,10 +17,10 @@ from fedparity.engines.evaluation import Values, base_of, measure
 from fedparity.flower import codec
 from fedparity.flower.agreement import digest
 from fedparity.flower.checking import check_up, check_values, expected
-from fedparity.flower.codec import BASE, BadMessage, Schema, Stamp
+from fedparity.flower.codec import ALONE, BASE, BadMessage, Schema, Stamp
 from fedparity.flower.link import Failure, exchange
 from fedparity.flower.roster import Roster
-from fedparity.method.messages import SERVER, Down, Replies, Up
+from fedparity.method.messages import SERVER, Down, Own, Replies, Up
 from fedparity.run.lstar import SPLITS
 
 KINDS = {
@@ -62,6 +62,10 @@ class FlowerDoor(Door):
         Whose replies arrived.
     deadline
         Seconds that a reply may take.
+    drop, min_replies
+        As for any door.
+    alone
+        Whether sites train alone, and tell the metrics of the model that came of it.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class FlowerDoor(Door):
         deadline: float,
         drop: float = 0.0,
         min_replies: int = 1,
+        alone: bool = False,
     ) -> None:
         super().__init__(setup.seed, drop, min_replies)
         self.setup, self.roster, self.run = setup, roster, run
@@ -87,6 +92,7 @@ class FlowerDoor(Door):
         own = setup.algorithm.personalises
         own = own or bool(setup.local_buffers and setup.layout.buffers)
         self._told = dict.fromkeys(["global", "personal"] if own else ["global"], metrics)
+        self._told[ALONE] = [metric.name for metric in setup.metrics] if alone else []
         self._told[BASE] = list(base_of(setup.task, setup.federation, data))
 
     def ask(self, down: Down, cohort: Tensor) -> Replies:
@@ -143,11 +149,15 @@ class FlowerDoor(Door):
         if self._evaluated is None or not _same(self._evaluated[0], down):
             self._evaluated = down, self._evaluate(down)
         found = self._evaluated[1][split]
-        return {model: values for model, values in found.items() if model != BASE}
+        return {model: values for model, values in found.items() if model not in (ALONE, BASE)}
 
     def base(self, split: str) -> Values:
         """Return what the sites told, in the last evaluation, of a guess without inputs."""
         return {} if self._evaluated is None else self._evaluated[1][split][BASE]
+
+    def metrics_alone(self, split: str, own: Own | None) -> Values:
+        """Return what the sites told, in the last evaluation, of their models alone."""
+        return {} if self._evaluated is None else self._evaluated[1][split][ALONE]
 
     def _evaluate(self, down: Down) -> dict[str, dict[str, Values]]:
         population = range(len(self.setup.federation))

@@ -162,6 +162,7 @@ class FlowerRun(Run):
             self.config.deadline,
             experiment.drop,
             experiment.min_replies,
+            alone=is_rule(experiment.lstar),
         )
         return door, received
 

@@ -17,11 +17,12 @@ from fedparity.clients.store import ClientStore
 from fedparity.data import Federation
 from fedparity.engines import choice
 from fedparity.engines.engine import rows_of
+from fedparity.engines.evaluation import Values
 from fedparity.errors import InputError
 from fedparity.flower import codec
 from fedparity.flower.agreement import agreed, blueprint, conditions_of, digest
 from fedparity.flower.census import Facts
-from fedparity.flower.codec import BASE, BadMessage, Stamp
+from fedparity.flower.codec import ALONE, BASE, BadMessage, Stamp
 from fedparity.flower.memory import Memory
 from fedparity.imports import Allowed
 from fedparity.learning.task import Task
@@ -109,15 +110,30 @@ class Site:
 
         It is computed once, and not at all where the server has been given it.
         """
-        if not is_rule(self.conditions.lstar):
+        if self._rule is None:
             return {}
         setup = replace(self.setup, places=np.asarray([clients.index(self.client)]))
-        rule = lstar.rule(str(self.conditions.lstar))
+        rule = self._rule
         with closing(Lines()) as watch:
             tell = lstar.telling(watch, setup, rule)
             table = lstar.cached(setup, rule, "loop", tell, folder)
         found = {str(name): float(table[name].iloc[0]) for name in table if name != "client"}
         return {name: value for name, value in found.items() if not np.isnan(value)}
+
+    @property
+    def _rule(self) -> lstar.LstarRule | None:
+        given = self.conditions.lstar
+        return lstar.rule(str(given)) if is_rule(given) else None
+
+    def metrics_alone(self, door: Simulation, folder: Path, split: str) -> Values:
+        """Return the metrics of the model behind the client's L*, NaN where it was not kept."""
+        if self._rule is None or not self.setup.metrics:
+            return {}
+        setup = replace(self.setup, places=door.engine.setup.places)
+        alone = lstar.recalled(setup, self._rule, "loop", folder)
+        found = door.metrics_alone(split, None if alone is None else alone.own)
+        missing = {metric.name: np.full(1, np.nan) for metric in self.setup.metrics}
+        return {**missing, **found}
 
     def answer(self, down: Down, stamp: Stamp, memory: Memory) -> Up:
         """Return the client's answer to a probe or a round of training, and remember it."""
@@ -138,7 +154,11 @@ class Site:
             f"{model}/{split}/{metric}": float(value[0])
             for split in lstar.SPLITS
             if len(getattr(self.setup.federation, split))
-            for model, values in {**door.evaluate(down, split), BASE: door.base(split)}.items()
+            for model, values in {
+                **door.evaluate(down, split),
+                BASE: door.base(split),
+                ALONE: self.metrics_alone(door, memory.file.parent, split),
+            }.items()
             for metric, value in values.items()
         }
 

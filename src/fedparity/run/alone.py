@@ -17,6 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from fedparity.method.messages import Own
+
 MOST_POINTS = 1 << 20
 """Losses kept of the courses of a group of clients; of more, every second round is left out."""
 MOST_NUMBERS = 1 << 24
@@ -37,6 +39,13 @@ class Alone(NamedTuple):
     curves: pd.DataFrame
     params: Tensor | None = None
     buffers: Tensor | None = None
+
+    @property
+    def own(self) -> Own | None:
+        """The models as clients' own, or None."""
+        if self.params is None or self.buffers is None:
+            return None
+        return Own(self.params, self.buffers)
 
     @classmethod
     def joined(cls, groups: list[Alone]) -> Alone:

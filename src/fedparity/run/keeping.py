@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedparity.clients.door import Door, Simulation
 from fedparity.data import Split
-from fedparity.engines.evaluation import OUTPUT, of_clients
+from fedparity.engines.evaluation import OUTPUT
 from fedparity.method.messages import Down, Own
 from fedparity.metrics.groups import GROUP
 from fedparity.run.alone import Alone
@@ -36,13 +36,14 @@ def predictions(
     empty = pd.DataFrame(columns=list(COLUMNS))
     if not experiment.predictions or not isinstance(door, Simulation):
         return empty, ""
-    models = 1 + door.personal + (alone is not None and alone.params is not None)
+    own = None if alone is None else alone.own
+    models = 1 + door.personal + (own is not None)
     most, whole = _most(experiment, models)
     tables = [
         _table(experiment, split, data, model, values)
         for split in SPLITS
         if len(data := _first(getattr(experiment.federation, split), most))
-        for model, values in _said(door, down, alone, data)
+        for model, values in _said(door, down, own, data)
     ]
     cut = "" if whole else f"of the first {most} validation and test examples of every client"
     return (pd.concat(tables, ignore_index=True) if tables else empty), cut
@@ -50,33 +51,22 @@ def predictions(
 
 def with_metrics_alone(clients: pd.DataFrame, door: Door, alone: Alone | None) -> pd.DataFrame:
     """Return the clients with the metrics of the models that they trained alone."""
-    if not isinstance(door, Simulation) or alone is None or alone.params is None:
-        return clients
-    setup = door.engine.setup
-    for split in SPLITS if setup.metrics else ():
-        data: Split = getattr(setup.federation, split)
-        said = door.each_own(data, _models(alone)).get(OUTPUT)
-        if said is not None:
-            found = of_clients(setup.metrics, said, data)
-            clients = clients.assign(**{f"{split}_alone_{m}": v for m, v in found.items()})
+    own = None if alone is None else alone.own
+    for split in SPLITS:
+        found = door.metrics_alone(split, own)
+        clients = clients.assign(**{f"{split}_alone_{m}": v for m, v in found.items()})
     return clients
 
 
 def _said(
-    door: Simulation, down: Down, alone: Alone | None, data: Split
+    door: Simulation, down: Down, own: Own | None, data: Split
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield each kind of model with loss, metrics and outputs of every example."""
     yield "global", door.engine.measure(down.x, down.buffers, data, outputs=True)
     if door.personal:
         yield "personal", door.each_personal(down, data)
-    if alone is not None and alone.params is not None:
-        yield "alone", door.each_own(data, _models(alone))
-
-
-def _models(alone: Alone) -> Own:
-    assert alone.params is not None
-    assert alone.buffers is not None
-    return Own(alone.params, alone.buffers)
+    if own is not None:
+        yield "alone", door.each_own(data, own)
 
 
 def _most(experiment: Experiment, models: int) -> tuple[int, bool]:

@@ -227,9 +227,11 @@ def kept(
     return found
 
 
-def recalled(setup: Setup, rule: LstarRule, engine: str) -> Alone | None:
+def recalled(
+    setup: Setup, rule: LstarRule, engine: str, folder: Path | None = None
+) -> Alone | None:
     """Return what training each client alone left, if it was done before and kept."""
-    file = _file(setup, rule, engine)
+    file = _file(setup, rule, engine, folder)
     table = read(file, setup)
     return None if table is None else Alone.beside(table, file)
 
