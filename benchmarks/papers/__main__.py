@@ -55,12 +55,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="instead of the study's own number")
     parser.add_argument("--only", default="", help="rows whose label contains this text")
     parser.add_argument("--out", type=Path, default=Path("runs/papers"))
+    parser.add_argument("--write", type=Path, help="a page with the study's marks (everyone-...)")
     asked = parser.parse_args()
     if asked.study in WHOLE:
         WHOLE[asked.study](asked.out / asked.study)
         return
     if asked.study in everyone.ALL:
-        everyone.main(asked.study, asked.out, asked.seeds, asked.rounds, asked.only)
+        everyone.main(asked.study, asked.out, asked.seeds, asked.rounds, asked.only, asked.write)
         return
     study = STUDIES[asked.study]
     rounds = asked.rounds or study.rounds

@@ -15,11 +15,12 @@ from typing import Any
 
 import pandas as pd
 from cells import Cell, Found, outcomes
-from study import Setting, Study, run, table
+from study import Setting, Study, run, table, write
 
 import fedparity as fp
 from fedparity.catalogue.methods import named_algorithms
 from fedparity.catalogue.traffic import Amount, traffic
+from fedparity.certainty import GAINS, PAYS
 from fedparity.learning.layout import Layout
 from fedparity.recipes import algorithm
 from fedparity.run.sampling import PowerOfChoice, read
@@ -91,7 +92,10 @@ ALL = {
 
 
 def columns(result: fp.Result) -> dict[str, float]:
-    """Return the numbers of a run: of personal models where there are any, at the last round."""
+    """Return the numbers of a run: of personal models where there are any, at the last round.
+
+    Who trained alone neither gains nor pays.
+    """
     rows = result.history.query("split == 'test'")
     model = "personal" if "personal" in set(rows["model"]) else "global"
     last = rows[(rows["model"] == model) & (rows["round"] == rows["round"].max())]
@@ -105,7 +109,8 @@ def columns(result: fp.Result) -> dict[str, float]:
         "worst 5 %": accuracy.iloc[:tail].mean(),
         "best 5 %": accuracy.iloc[-tail:].mean(),
         "gap variance": gaps.var(ddof=1),
-        "below L* %": 100 * (gaps.dropna() < 0).mean(),
+        "gain": (result.verdicts["verdict"] == GAINS).sum(),
+        "pay": (result.verdicts["verdict"] == PAYS).sum(),
     }
 
 
@@ -156,8 +161,10 @@ def numbers(amount: Amount, layout: Layout) -> int:
     return amount.models * layout.size + tails + amount.scalars
 
 
-def main(name: str, out: Path, seeds: int | None, rounds: int | None, only: str) -> None:
-    """Run what is missing and print a row a method."""
+def main(
+    name: str, out: Path, seeds: int | None, rounds: int | None, only: str, page: Path | None
+) -> None:
+    """Run what is missing and print a row a method, or write them between the marks of a page."""
     made = ALL[name]
     rounds = rounds or made.study.rounds
     chosen = made.study.seeds[:seeds]
@@ -169,8 +176,11 @@ def main(name: str, out: Path, seeds: int | None, rounds: int | None, only: str)
     ]
     cells.sort(key=lambda cell: cell.label != FIRST)
     found = dict(outcomes(cells, one, cores()))
-    print(f"\n{made.study.title}; {rounds} rounds, seeds {', '.join(map(str, chosen))}\n")
-    print(told([(cell.label, found[cell]) for cell in cells]))
+    title = f"{made.study.title}; {rounds} rounds, seeds {', '.join(map(str, chosen))}"
+    rows = told([(cell.label, found[cell]) for cell in cells])
+    print(f"\n{title}\n\n{rows}")
+    if page is not None:
+        write(page, name, f"{title}:\n\n{rows}")
 
 
 def slug(label: str) -> str:
@@ -200,7 +210,11 @@ def told(found: Sequence[tuple[str, Found]]) -> str:
 
 
 def seconds(result: fp.Result) -> float:
-    """Return the seconds of a run's rounds on one core, without evaluation and L*."""
+    """Return the seconds of a run's rounds on one core, without evaluation and L*.
+
+    All count as the median one, so that what else the machine does for a while shows less.
+    """
     assert result.path is not None
     log = pd.read_json(result.path / "log.jsonl", lines=True)
-    return float(log.loc[log["round"] > 0, "seconds"].sum())
+    rounds = log.loc[log["round"] > 0, "seconds"].dropna()
+    return float(len(rounds) * rounds.median())

@@ -89,3 +89,15 @@ def table(rows: dict[str, list[dict[str, float]]]) -> str:
             cells.append(f"{values.mean():.{digits}f}{spread}{missing}" if len(values) else "never")
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def write(page: Path, name: str, text: str) -> None:
+    """Put a text between the marks of a page that have this name."""
+    begin, end = (f"<!-- {name}: {mark} -->" for mark in ("begin", "end"))
+    before, first, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, last, after = rest.partition(end)
+    if not first or not last:
+        raise fp.InputError(f"{page} has no marks {begin} and {end} to write between: add them")
+    fresh = page.with_name(f".{page.name}.new")
+    fresh.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+    fresh.replace(page)

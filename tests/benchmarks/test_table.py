@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import everyone
+import numpy as np
+import pytest
+import study
 from cells import Cell, Found, outcomes
 
+import fedparity as fp
 from fedparity.parts import PARTS, Uniform
 from fedparity.recipes import algorithm
 
@@ -32,3 +36,26 @@ def test_a_method_without_numbers_is_a_row_with_its_reason():
         "| fedavg | 55.00 ± 7.07 |",
         "| afl | 1 without a number: diverged: a \\| b |",
     ]
+
+
+def test_a_row_counts_who_certainly_gains_and_pays(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((600, 2))
+    y = np.where(np.arange(600) < 300, x[:, 0] > 0, x[:, 0] < 0).astype(int)
+    owner = np.repeat(["up", "down"], 300)
+    part = np.tile(["train", "validation", "test"], 200)
+    clients = fp.Federation.from_arrays(x, y, owner, part, outputs=2)
+    # two tasks that contradict each other: together nobody learns anything, alone both do
+    experiment = fp.Experiment(clients, "linear", rounds=3, lstar="best_validation(rounds=30)")
+    numbers = everyone.columns(experiment.run(tmp_path))
+    assert (numbers["gain"], numbers["pay"]) == (0, 2)
+    assert numbers["worst 5 %"] <= numbers["mean %"] <= numbers["best 5 %"]
+
+
+def test_a_table_is_written_between_its_marks_only(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- one: begin -->\nold\n<!-- one: end -->\nb\n")
+    study.write(page, "one", "new")
+    assert page.read_text() == "a\n<!-- one: begin -->\nnew\n<!-- one: end -->\nb\n"
+    with pytest.raises(fp.InputError, match="has no marks <!-- two: begin -->"):
+        study.write(page, "two", "new")
