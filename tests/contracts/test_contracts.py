@@ -38,6 +38,19 @@ def test_a_limit_holds_is_broken_or_cannot_be_told(gaps, word):
     assert same.word == word
 
 
+def test_a_limit_does_not_hold_where_the_sample_may_have_missed_a_tail():
+    made = run([0.0], n=100)
+    losses = made.predictions
+    ours = losses["model"] == "global"
+    # one example of 100 is worse, by 1: the mean is 0.01 and its bound 0.01 + 1.66 * 0.1 / 10
+    losses.loc[ours, "loss"] = np.where(losses.loc[ours, "index"] == 0, 2.0, 1.0)
+    assert made.certainty(metrics=(), confidence=0.9)["gap_high"].item() == pytest.approx(
+        0.0266, abs=1e-4
+    )
+    assert judge(made, ["max_gap <= 0.05"])[0].word == "cannot be told"
+    assert judge(made, ["max_gap <= 0.1"])[0].word == "holds"
+
+
 def test_a_client_of_few_examples_settles_nothing():
     assert judge(run([0.0], n=24), ["max_gap <= 9"])[0].word == "cannot be told"
     assert judge(run([5.0], n=24), ["max_gap <= 0"])[0].word == "cannot be told"

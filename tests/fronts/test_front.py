@@ -65,7 +65,8 @@ def test_the_front_is_told_with_intervals_and_a_reason():
     }
     assert table.loc["middle", "mean_accuracy"] == pytest.approx(89)
     assert table.loc["middle", "gap_variance"] == pytest.approx(0.02)
-    assert table.loc["middle", "mean_accuracy_low"] == pytest.approx(89)  # the same on both seeds
+    assert np.isnan(table.loc["middle", "mean_accuracy_low"])  # the same on both seeds
+    assert "all seeds alike" in found.reason
     assert found.recommended == "middle"
     assert "Take 'middle'" in found.reason
     assert found.corner == pytest.approx((70, 0.5))
@@ -96,8 +97,61 @@ def test_intervals_are_over_seeds():
 
 
 def test_a_knee_is_where_both_ends_are_near():
-    assert knee(np.array([[0.0, 10.0], [50.0, 9.0], [100.0, 0.0]])) in (0, 2)
     assert knee(np.array([[0.0, 10.0], [50.0, 1.0], [100.0, 0.0]])) == 1
+    # further below the line from (0, 10) to (100, 0): 4 of 10 against 3 of 10
+    assert knee(np.array([[0.0, 10.0], [20.0, 4.0], [60.0, 1.0], [100.0, 0.0]])) == 1
+    assert knee(np.array([[3.0, 2.0]])) == 0
+
+
+@pytest.mark.parametrize("middle", [[], [[50.0, 9.0]], [[50.0, 5.0]]])
+def test_a_front_with_nothing_below_the_line_of_its_ends_has_no_knee(middle):
+    assert knee(np.array([[0.0, 10.0], *middle, [100.0, 0.0]])) is None
+
+
+def test_of_two_ends_neither_is_recommended():
+    found = fp.frontier(runs(**{name: FRONT[name] for name in ("fedavg", "even")}))
+    assert found.recommended is None
+    assert "choose by what matters more" in found.reason
+    assert "90 ('fedavg')" in found.reason
+    assert "0 ('even')" in found.reason
+
+
+def told_of_levelling(given, **more) -> tuple[list, str]:
+    found = fp.frontier(given, **more)
+    return found.table["levelling_down"].tolist(), found.reason
+
+
+def test_without_a_reference_levelling_down_is_not_judged_and_that_is_said():
+    given = {"plain" if name == "fedavg" else name: r for name, r in runs(**FRONT).items()}
+    levels, reason = told_of_levelling(given)
+    assert levels == [None] * 4
+    assert "Levelling down was not judged: no setting is fedavg" in reason
+    assert told_of_levelling(given, reference="plain")[0] == [False] * 4
+
+
+def test_the_reference_is_found_by_what_its_runs_are():
+    given = {"plain" if name == "fedavg" else name: r for name, r in runs(**FRONT).items()}
+    for each in given["plain"]:
+        each.settings["algorithm"] = "fedavg"
+    assert told_of_levelling(given)[0] == [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda r: setattr(r, "rounds", 2), "judged at the same round budget"),
+        (lambda r: r.settings["record"].update(weights="uniform"), "judged under the same weights"),
+    ],
+)
+def test_runs_that_cannot_be_compared_leave_levelling_down_open(change, told):
+    given = runs(**FRONT)
+    for each in given["fedavg"]:
+        each.settings["record"]["weights"] = "size"
+    for each in given["middle"]:
+        change(each)
+    levels, reason = told_of_levelling(given)
+    assert levels == [None] * 4
+    assert told in reason
 
 
 @pytest.mark.parametrize(

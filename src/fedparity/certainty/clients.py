@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,9 @@ from fedparity.certainty.multiple import holm
 from fedparity.errors import InputError
 from fedparity.metrics.metric import Metric
 
-GAINS, PAYS, UNTOLD = "certainly gains", "certainly pays", "cannot be told"
+GAINS: Final = "certainly gains"
+PAYS: Final = "certainly pays"
+UNTOLD: Final = "cannot be told"
 VERDICTS = (GAINS, PAYS, UNTOLD)
 FEW = 25
 """Test examples under which nothing is certain: intervals of so few skewed losses miss too often,
@@ -34,6 +37,7 @@ def client_certainty(
     confidence: float = CONFIDENCE,
     simultaneous: bool = False,
     limit: float = 0.0,
+    adjusted: bool = True,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -58,6 +62,8 @@ def client_certainty(
         by itself.
     limit
         The gap that ``gap_p`` and the verdict compare with.
+    adjusted
+        Whether ``gap_p`` is adjusted over all clients, or is that of each client by itself.
     resamples, seed
         Of the bootstrap of metrics; 0 resamples leave out their intervals.
 
@@ -89,7 +95,8 @@ def client_certainty(
     if gaps is not None:
         of_gap = Means.of(gaps, owner, count)
         table = _with(table, "gap", of_gap, each)
-        table["gap_p"] = holm(np.where(of_gap.n < FEW, np.nan, of_gap.pvalues(limit)))
+        p = np.where(of_gap.n < FEW, np.nan, of_gap.pvalues(limit))
+        table["gap_p"] = holm(p) if adjusted else p
         table["verdict"] = verdicts(of_gap.mean - limit, table["gap_p"].to_numpy(), 1 - confidence)
     if accuracy:
         table = table.assign(**accuracy_intervals(used, owner, count, each))

@@ -37,11 +37,9 @@ class Means:
 
     def interval(self, confidence: float) -> tuple[Vector, Vector]:
         """Return the ends of ``mean -+ t s / sqrt(n)``; NaN with fewer than two values."""
-        from scipy.special import stdtrit  # scipy.stats takes four times as long to import
-
         with np.errstate(invalid="ignore", divide="ignore"):
-            half = stdtrit(self.n - 1, (1 + confidence) / 2) * self.std / np.sqrt(self.n)
-        return self.mean - half, self.mean + half
+            error = self.std / np.sqrt(self.n)
+        return student(self.mean, error, self.n, confidence)
 
     def pvalues(self, null: float = 0.0) -> Vector:
         """Return two-sided p-values of the mean being ``null``, also where values are skewed.
@@ -70,3 +68,19 @@ class Means:
             both = np.where(np.sign(plain) == np.sign(hall), np.minimum(abs(plain), abs(hall)), 0.0)
             found: Vector = 2 * stdtr(n - 1, -np.where(np.isnan(s), np.nan, both))
         return found
+
+
+def student(
+    mean: Vector, error: Vector, n: npt.ArrayLike, confidence: float
+) -> tuple[Vector, Vector]:
+    """Return the ends of Student's interval from standard errors; NaN with fewer than two values.
+
+    >>> low, high = student(np.array(2.0), np.array(3.0**-0.5), 3, 0.95)
+    >>> print(f"{low:.3f} {high:.3f}")
+    -0.484 4.484
+    """
+    from scipy.special import stdtrit  # scipy.stats takes four times as long to import
+
+    with np.errstate(invalid="ignore"):
+        half = stdtrit(np.asarray(n) - 1, (1 + confidence) / 2) * error
+    return mean - half, mean + half

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedparity.certainty.means import student
 from fedparity.certainty.multiple import holm
 from fedparity.errors import InputError, unknown
 
@@ -36,8 +37,6 @@ def over_seeds(runs: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     Columns ``method``, ``metric``, ``seeds``, ``mean``, ``std``, ``low`` and ``high``. A method
     with a run that failed (a value that is not finite) has the mean of none of its runs: NaN.
     """
-    from scipy.special import stdtrit
-
     _check(runs)
     cells = runs.groupby(["method", "metric"], sort=False, observed=True)["value"]
     table = pd.DataFrame(
@@ -47,10 +46,9 @@ def over_seeds(runs: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
             "std": cells.agg(lambda v: v.std(skipna=False)),
         }
     )
-    n = table["seeds"].to_numpy(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        half = stdtrit(n - 1, (1 + confidence) / 2) * table["std"] / np.sqrt(n)
-    return table.assign(low=table["mean"] - half, high=table["mean"] + half).reset_index()
+    mean, std, n = (table[name].to_numpy(np.float64) for name in ("mean", "std", "seeds"))
+    low, high = student(mean, std / np.sqrt(n), n, confidence)
+    return table.assign(low=low, high=high).reset_index()
 
 
 def against(

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import typer
 
+from fedparity.certainty import UNTOLD
 from fedparity.contracts import judge, read_contract
 from fedparity.records.result import Result
 
-CODES = {"broken": 1, "cannot be told": 3, "holds": 0}
+CODES = {"broken": 1, UNTOLD: 3, "holds": 0}
 """Exit codes, of which the first that some clause has is taken; wrong input ends with 2."""
 
 

@@ -29,13 +29,14 @@ class Frontier:
         One row a setting: the means of both summaries with the ends of their intervals
         (``NAME_low``, ``NAME_high``), ``front``: whether no other mean is better in both, and
         ``levelling_down``: whether its gaps are closer than the reference's only because the best
-        client is worse off.
+        client is worse off, or None where that cannot be judged.
     across
         The two summaries.
     hypervolume
         The area that the front covers towards ``corner``, the worst of each summary.
     recommended
-        The setting recommended, or None where every one of the front levels down.
+        The setting recommended; None where every one of the front levels down, or none is between
+        the ends of the front.
     reason
         Why, in words.
     """
@@ -65,7 +66,8 @@ def frontier(
     across
         The two summaries; which direction is better, they say themselves.
     reference
-        The setting against which levelling down is judged, by default ``fedavg`` if it is there.
+        The setting against which levelling down is judged, by default the one whose runs are of
+        ``fedavg``. Without one, or where its runs cannot be compared, ``reason`` says so.
     split
         A setting is chosen on validation; test is for the report of what was chosen.
     confidence
@@ -78,8 +80,8 @@ def frontier(
     other.
     """
     _check(runs, across)
-    if reference is None and "fedavg" in runs:
-        reference = "fedavg"
+    if reference is None:
+        reference = _plain(runs)
     if reference is not None and reference not in runs:
         raise unknown("reference", reference, runs)
     frame = next(iter(runs.values()))[0].frame
@@ -100,15 +102,17 @@ def frontier(
     signs = np.array([1.0 if each == "lower" else -1.0 for each in better])
     mean, low, high = interval(numbers.swapaxes(0, 1), confidence)
     points = signs * mean
-    front, levels = non_dominated(points), _levelling(runs, reference, split)
+    front, (levels, unjudged) = non_dominated(points), _levelling(runs, reference, split)
     table = pd.DataFrame({"setting": list(runs)})
     for place, name in enumerate(across):
         table[name], table[f"{name}_low"] = mean[:, place], low[:, place]
         table[f"{name}_high"] = high[:, place]
-    table["front"], table["levelling_down"] = front, levels
+    table["front"], table["levelling_down"] = front, pd.Series(levels, dtype=object)
     corner = points.max(axis=0)
     chosen, reason = _choice(table, points, front, across)
     area = hypervolume(points[front], corner)
+    if unjudged is not None:
+        reason = f"{reason} Levelling down was not judged: {unjudged}."
     return Frontier(table, across, area, tuple((signs * corner).tolist()), chosen, reason)
 
 
@@ -126,41 +130,62 @@ def _check(runs: Runs, across: tuple[str, str]) -> None:
             raise InputError(f"'{label}' diverged: leave it out")
 
 
-def _levelling(runs: Runs, reference: str | None, split: Split) -> list[bool]:
-    """Return which settings level down against the reference, by mean changes over the seeds."""
+def _plain(runs: Runs) -> str | None:
+    """Return the setting whose runs are of plain FedAvg."""
+    if "fedavg" in runs:
+        return "fedavg"
+    names = {
+        str(r.settings.get("algorithm")).lower(): label for label, rs in runs.items() for r in rs
+    }
+    return names.get("fedavg", names.get("fedavg()"))
+
+
+def _levelling(
+    runs: Runs, reference: str | None, split: Split
+) -> tuple[list[bool] | list[None], str | None]:
+    """Return which settings level down by mean changes over the seeds; or why it is not judged."""
     column = f"{split}_gap"
-    if reference is None or not all(column in r.clients for rs in runs.values() for r in rs):
-        return [False] * len(runs)
+    if reference is None:
+        return [None] * len(runs), "no setting is fedavg, so name a reference"
+    if not all(column in r.clients for results in runs.values() for r in results):
+        return [None] * len(runs), "some runs have no gaps"
+    for label, results in runs.items():
+        for result, plain in zip(results, runs[reference], strict=True):
+            if (why := result.incomparable(plain)) is not None:
+                return [None] * len(runs), f"'{label}': {why}"
 
     def measures(result: Result) -> list[float]:
         gaps = result.clients[column].dropna().to_numpy()
         return [gap_variance(gaps), max_gap(gaps), min_gap(gaps)]
 
     of = {label: np.mean([measures(r) for r in results], axis=0) for label, results in runs.items()}
-    return [verdict(*(now - of[reference])) == "levelling_down" for now in of.values()]
+    return [verdict(*(now - of[reference])) == "levelling_down" for now in of.values()], None
 
 
 def _choice(
     table: pd.DataFrame, points: np.ndarray, front: np.ndarray, across: tuple[str, str]
 ) -> tuple[str | None, str]:
-    fit = np.flatnonzero(front & ~table["levelling_down"].to_numpy())
+    down = table["levelling_down"].eq(True).to_numpy()
+    fit = np.flatnonzero(front & ~down)
     if not len(fit):
         return None, "Every setting of the front levels down: take the reference, or a softer one."
-    place = int(fit[knee(points[fit])])
-    row = table.iloc[place]
-    told = ", ".join(f"{name} {row[name]:.4g}" for name in across)
-    left = int((front & table["levelling_down"].to_numpy()).sum())
+    ends = [table.iloc[int(fit[np.argmin(points[fit, axis])])] for axis in (0, 1)]
+    best = "; ".join(
+        f"the best {name} of the front is {end[name]:.4g} ('{end['setting']}')"
+        for name, end in zip(across, ends, strict=True)
+    )
+    left = int((front & down).sum())
     without = f", {left} of which level down and are left out" if left else ""
+    between = knee(points[fit])
+    if between is None:
+        return None, f"No setting is a compromise, so choose by what matters more{without}: {best}."
+    row = table.iloc[int(fit[between])]
+    told = ", ".join(f"{name} {row[name]:.4g}" for name in across)
+    why = f"it gives up least of both: {best}"
     if len(fit) == 1:
         why = "no other setting is as good in both"
-    else:
-        ends = [table.iloc[int(fit[np.argmin(points[fit, axis])])] for axis in (0, 1)]
-        why = "; ".join(
-            f"the best {name} of the front is {end[name]:.4g} ('{end['setting']}')"
-            for name, end in zip(across, ends, strict=True)
-        )
-        why = f"it gives up least of both: {why}"
-    unsure = "" if np.isfinite(row[f"{across[0]}_low"]) else " One seed: no intervals."
+    known = all(np.isfinite(row[f"{name}_low"]) for name in across)
+    unsure = "" if known else " No intervals: one seed, or all seeds alike."
     name = row["setting"]
     count = int(front.sum())
     return str(

@@ -35,14 +35,15 @@ def hypervolume(points: Points, corner: Points) -> float:
     return area
 
 
-def knee(points: Points) -> int:
+def knee(points: Points) -> int | None:
     """Return the point furthest below the line between the two ends of a front, axes scaled to 1.
 
-    Of two points, or of points on a line, the first.
+    None where no point is below it, as of two points: which end is better is a matter of taste.
 
     >>> knee(np.array([[0.0, 1.0], [0.1, 0.2], [1.0, 0.0]]))
     1
     """
     span = np.ptp(points, axis=0)
     scaled = (points - points.min(axis=0)) / np.where(span > 0, span, 1)
-    return int(np.argmin(scaled.sum(axis=1).round(12)))
+    sums = scaled.sum(axis=1).round(12)
+    return int(np.argmin(sums)) if sums.min() < 1 else None

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedparity.certainty import UNTOLD
 from fedparity.certainty.multiple import holm
 from fedparity.errors import InputError
 from fedparity.joining import game
@@ -16,7 +17,6 @@ from fedparity.joining.groups import EVERY, group_of, joining, members
 from fedparity.joining.verdicts import below_zero, interval
 
 Values = npt.NDArray[np.float64]
-UNTOLD = "cannot be told"
 
 
 @dataclass(frozen=True)

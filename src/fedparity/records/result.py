@@ -194,6 +194,7 @@ class Result(Trained):
         confidence: float = CONFIDENCE,
         simultaneous: bool = False,
         limit: float = 0.0,
+        adjusted: bool = True,
         resamples: int = MANY,
     ) -> pd.DataFrame:
         """Return one row a client: its numbers with intervals, and whether it gains or pays.
@@ -213,6 +214,7 @@ class Result(Trained):
             confidence=confidence,
             simultaneous=simultaneous,
             limit=limit,
+            adjusted=adjusted,
             resamples=resamples,
         )
         return found.drop(columns=["gap_p", "verdict"], errors="ignore") if self.alone else found
@@ -288,24 +290,8 @@ class Result(Trained):
 
     def warn_of_levelling_down(self, reference: Result) -> None:
         """Warn if gaps were made more equal by harming the best client and helping no worst one."""
-        if reference.rounds != self.rounds:
-            warnings.warn(
-                f"the reference ran {reference.rounds} rounds and this run {self.rounds}: "
-                "levelling down is judged at the same round budget",
-                stacklevel=3,
-            )
-            return
-        if reference.diverged or self.diverged:
-            which = "the reference" if reference.diverged else "this run"
-            warnings.warn(f"{which} diverged: levelling down cannot be judged", stacklevel=3)
-            return
-        theirs, ours = reference.weights, self.weights
-        if theirs and ours and theirs != ours:
-            warnings.warn(
-                f"the reference has {theirs} weights and this run {ours} ones: levelling down is "
-                f"judged under the same weights; run the reference with weighting='{ours}'",
-                stacklevel=3,
-            )
+        if (why := self.incomparable(reference)) is not None:
+            warnings.warn(why, stacklevel=3)
             return
         levelling = self.frame.compare(reference.frame).levelling
         if levelling is not None and levelling.verdict == "levelling_down":
@@ -316,6 +302,24 @@ class Result(Trained):
                 + (f"; {self.softens}" if self.softens else ""),
                 stacklevel=3,
             )
+
+    def incomparable(self, reference: Result) -> str | None:
+        """Return why levelling down cannot be judged against a reference, or None."""
+        if reference.rounds != self.rounds:
+            return (
+                f"the reference ran {reference.rounds} rounds and this run {self.rounds}: "
+                "levelling down is judged at the same round budget"
+            )
+        if reference.diverged or self.diverged:
+            which = "the reference" if reference.diverged else "this run"
+            return f"{which} diverged: levelling down cannot be judged"
+        theirs, ours = reference.weights, self.weights
+        if theirs and ours and theirs != ours:
+            return (
+                f"the reference has {theirs} weights and this run {ours} ones: levelling down is "
+                f"judged under the same weights; run the reference with weighting='{ours}'"
+            )
+        return None
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
