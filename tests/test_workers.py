@@ -20,15 +20,15 @@ def crew():
 
 
 def test_work_comes_back_in_order(crew):
-    assert crew.run(20, lambda piece, desk: piece * piece) == [n * n for n in range(20)]
+    assert crew.run(20, lambda piece, workspace: piece * piece) == [n * n for n in range(20)]
 
 
 def test_two_who_work_at_once_have_a_desk_each(crew):
     meeting = threading.Barrier(2, timeout=20)
 
-    def one(piece, desk):
+    def one(piece, workspace):
         meeting.wait()
-        return desk
+        return workspace
 
     for _ in range(10):
         assert set(crew.run(2, one)) == {"a", "b"}
@@ -38,7 +38,7 @@ def test_two_who_work_at_once_have_a_desk_each(crew):
 def test_whoever_calls_works_too(crew, way):
     meeting = threading.Barrier(2, timeout=20)
 
-    def one(piece, desk):
+    def one(piece, workspace):
         meeting.wait()
         return threading.get_ident()
 
@@ -53,7 +53,7 @@ def test_whoever_calls_works_too(crew, way):
 def test_it_does_not_show_who_did_a_piece(crew, mode):
     before, meeting = torch.get_num_threads(), threading.Barrier(2, timeout=20)
 
-    def one(piece, desk):
+    def one(piece, workspace):
         meeting.wait()
         modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         return torch.get_num_threads(), *modes, torch.is_autocast_enabled("cpu")
@@ -70,7 +70,7 @@ def test_it_does_not_show_who_did_a_piece(crew, mode):
 def test_others_begin_before_anybody_waits(crew):
     begun = threading.Event()
 
-    def one(piece, desk):
+    def one(piece, workspace):
         begun.set()
         return piece
 
@@ -82,7 +82,7 @@ def test_others_begin_before_anybody_waits(crew):
 def test_what_is_called_off_is_not_begun(crew):
     held, goes_on, begun = threading.Event(), threading.Event(), []
 
-    def one(piece, desk):
+    def one(piece, workspace):
         begun.append(piece)
         held.set()
         assert goes_on.wait(20)
@@ -102,7 +102,7 @@ def test_two_may_call_at_once(crew):
 
         def call(first):
             meeting.wait()
-            return crew.run(20, lambda piece, desk: first + piece)
+            return crew.run(20, lambda piece, workspace: first + piece)
 
         assert list(others.map(call, (0, 100))) == [[*range(20)], [*range(100, 120)]]
 
@@ -112,7 +112,7 @@ def test_an_interrupt_is_raised_at_once(alone):
     crew = Crew([None] if alone else ["a", "b"])
     home, begun, goes_on = threading.get_ident(), [], threading.Event()
 
-    def one(piece, desk):
+    def one(piece, workspace):
         if threading.get_ident() == home:
             begun.append(piece)
             raise KeyboardInterrupt
@@ -128,7 +128,7 @@ def test_an_interrupt_is_raised_at_once(alone):
 def test_a_stream_has_few_pieces_ahead(crew):
     begun = []
 
-    def one(piece, desk):
+    def one(piece, workspace):
         begun.append(piece)
         return piece
 
@@ -142,7 +142,7 @@ def test_a_stream_has_few_pieces_ahead(crew):
 def test_a_piece_that_fails_stops_those_behind_it(crew, way):
     begun = []
 
-    def one(piece, desk):
+    def one(piece, workspace):
         begun.append(piece)
         if piece == 0:
             raise ValueError("no")
@@ -156,7 +156,7 @@ def test_a_piece_that_fails_stops_those_behind_it(crew, way):
 def test_of_two_pieces_that_fail_the_first_is_told(crew):
     failed = threading.Event()
 
-    def one(piece, desk):
+    def one(piece, workspace):
         if piece == 0:
             assert failed.wait(20)
         failed.set()
@@ -168,4 +168,4 @@ def test_of_two_pieces_that_fail_the_first_is_told(crew):
 
 def test_a_crew_of_one_keeps_nobody_waiting(crew):
     alone, meeting = Crew([None]), threading.Barrier(2, timeout=20)
-    crew.run(2, lambda piece, desk: alone.run(1, lambda *_: meeting.wait()))
+    crew.run(2, lambda piece, workspace: alone.run(1, lambda *_: meeting.wait()))

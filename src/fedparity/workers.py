@@ -1,4 +1,4 @@
-"""Workers side by side on the cores, each at a desk of its own."""
+"""Workers on the cores, each with a workspace that no other worker writes to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import torch
 
-D = TypeVar("D")
+W = TypeVar("W")
 T = TypeVar("T")
 CORES = "FEDPARITY_CORES"
 """A variable of the environment that gives a process its share of the cores."""
@@ -31,36 +31,36 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-class Crew(Generic[D]):
-    """As many workers as desks: whoever calls is one, and the others are threads.
+class Crew(Generic[W]):
+    """As many workers as workspaces: the calling thread is one, the others are of a pool.
 
     A caller who only waited would leave a core that it holds already, and two threads that wake at
     once may share the other one for a while. A worker has one thread inside an operation, so that
     what it computes does not depend on how many others there are.
     """
 
-    def __init__(self, desks: Sequence[D]) -> None:
-        self._free: queue.SimpleQueue[D] = queue.SimpleQueue()
-        for desk in desks:
-            self._free.put(desk)
-        self.size, self._first = len(desks), desks[0]
+    def __init__(self, workspaces: Sequence[W]) -> None:
+        self._free: queue.SimpleQueue[W] = queue.SimpleQueue()
+        for workspace in workspaces:
+            self._free.put(workspace)
+        self.size, self._first = len(workspaces), workspaces[0]
         torch.get_num_threads()  # or whoever calls would take the number of the workers
         self._pool = (
-            ThreadPoolExecutor(self.size - 1, initializer=_new_thread) if desks[1:] else None
+            ThreadPoolExecutor(self.size - 1, initializer=_new_thread) if workspaces[1:] else None
         )
 
-    def run(self, count: int, one: Callable[[int, D], T]) -> list[T]:
-        """Return ``one(piece, desk)`` of every piece of work, in order."""
+    def run(self, count: int, one: Callable[[int, W], T]) -> list[T]:
+        """Return ``one(piece, workspace)`` of every piece of work, in order."""
         return list(self.begin(count, one).results())
 
-    def begin(self, count: int, one: Callable[[int, D], T]) -> Job[T]:
+    def begin(self, count: int, one: Callable[[int, W], T]) -> Job[T]:
         """Let the others begin what :meth:`run` does; a single piece is left to whoever waits."""
-        job = Job(partial(self._at_desk, one))
+        job = Job(partial(self._in_workspace, one))
         for piece in range(count):
             job.hand_out(piece, self._pool if count > 1 else None)
         return job
 
-    def stream(self, count: int, one: Callable[[int, D], T]) -> Iterator[T]:
+    def stream(self, count: int, one: Callable[[int, W], T]) -> Iterator[T]:
         """Yield what :meth:`run` returns, with few pieces in memory at once."""
         held = min(count, HELD * self.size)
         job = self.begin(held, one)
@@ -69,14 +69,14 @@ class Crew(Generic[D]):
                 job.hand_out(piece, self._pool)
             yield found
 
-    def _at_desk(self, one: Callable[[int, D], T], piece: int) -> T:
-        if self._pool is None:  # its desk is that of whoever calls, who may be several
+    def _in_workspace(self, one: Callable[[int, W], T], piece: int) -> T:
+        if self._pool is None:  # of the calling thread; callers may be several
             return one(piece, self._first)
-        desk = self._free.get()
+        workspace = self._free.get()
         try:
-            return one(piece, desk)
+            return one(piece, workspace)
         finally:
-            self._free.put(desk)
+            self._free.put(workspace)
 
     def close(self) -> None:
         """End the threads."""

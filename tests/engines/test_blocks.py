@@ -11,13 +11,13 @@ from fedparity.engines.answer import Down, train
 from fedparity.engines.reference import lane as single
 from fedparity.engines.reference.arranging import suits_channels_last
 from fedparity.engines.reference.engine import LoopEngine
-from fedparity.engines.reference.lane import Desk, OneClient
+from fedparity.engines.reference.lane import OneClient, Workspace
 from fedparity.learning.layout import Layout
 
 
 @pytest.fixture
 def setup(monkeypatch):
-    monkeypatch.setattr(single, "BLOCK", 64 * 36)  # blocks of 64 examples of 36 numbers
+    monkeypatch.setattr(single, "CONVOLUTION_BLOCK", 64 * 36)  # blocks of 64 examples of 36 numbers
     rng = np.random.default_rng(0)
     owner = np.repeat(np.arange(3), [500, 20, 7])
     federation = fp.Federation.from_arrays(
@@ -44,10 +44,10 @@ def down_of(setup):
 
 def test_blocks_add_up_to_the_whole_batch(setup, monkeypatch):
     down = down_of(setup)
-    desk = Desk(setup.module, setup.layout, channels_last=True)
-    found = train(OneClient(setup, desk, down, 0), down, down.buffers, {}).deltas
-    monkeypatch.setattr(single, "BLOCK", 1 << 22)
-    whole = train(OneClient(setup, desk, down, 0), down, down.buffers, {}).deltas
+    workspace = Workspace(setup.module, setup.layout, channels_last=True)
+    found = train(OneClient(setup, workspace, down, 0), down, down.buffers, {}).deltas
+    monkeypatch.setattr(single, "CONVOLUTION_BLOCK", 1 << 22)
+    whole = train(OneClient(setup, workspace, down, 0), down, down.buffers, {}).deltas
     assert not torch.equal(found, whole)
     torch.testing.assert_close(found, whole, rtol=0, atol=1e-15)
 
@@ -73,11 +73,11 @@ def test_all_work_on_a_client_that_has_most_of_the_data(setup):
 def test_convolutions_channels_last_give_what_they_gave():
     module = fp.models.lenet((1, 28, 28), 3).double()
     layout = Layout(module)
-    desk = Desk(module, layout, channels_last=True)
+    workspace = Workspace(module, layout, channels_last=True)
     x = torch.randn(5, 1, 28, 28, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(desk.module(x), module(x), rtol=0, atol=1e-14)
-    assert torch.equal(desk.read(), layout.read(module)[0])
-    conv = desk.module.conv2.weight
+    torch.testing.assert_close(workspace.module(x), module(x), rtol=0, atol=1e-14)
+    assert torch.equal(workspace.read(), layout.read(module)[0])
+    conv = workspace.module.conv2.weight
     assert conv.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -117,7 +117,7 @@ def test_blocks_change_no_model(setup, monkeypatch, model):
         setup.federation, model, solver=setup.solver, dtype="float64", lstar="none"
     ).setup
     found = deltas(made)
-    monkeypatch.setattr(single, "BLOCK", 1 << 22)
+    monkeypatch.setattr(single, "CONVOLUTION_BLOCK", 1 << 22)
     torch.testing.assert_close(found, deltas(made), rtol=0, atol=1e-14)
 
 
@@ -126,12 +126,12 @@ def test_other_models_keep_the_bits_of_the_whole_batch(setup, monkeypatch):
         setup.federation, "mlp(hidden=4)", solver=setup.solver, dtype="float64", lstar="none"
     ).setup
     found = deltas(made)
-    monkeypatch.setattr(single, "BLOCK", 1 << 22)
+    monkeypatch.setattr(single, "CONVOLUTION_BLOCK", 1 << 22)
     assert torch.equal(found, deltas(made))
 
 
 def test_clients_of_a_single_block_are_not_worked_on_together(setup, monkeypatch):
-    monkeypatch.setattr(single, "BLOCK", 1 << 22)
+    monkeypatch.setattr(single, "CONVOLUTION_BLOCK", 1 << 22)
     engine = LoopEngine(setup, workers=2)
     assert not engine._together(np.arange(3))
     engine.close()

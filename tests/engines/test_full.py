@@ -28,7 +28,7 @@ ASKING = {
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(full, "BLOCK", 64 * 3)  # blocks of 64 examples of 3 numbers
+    monkeypatch.setattr(full, "CHAIN_BLOCK", 64 * 3)  # blocks of 64 examples of 3 numbers
     monkeypatch.setattr(engine_setup, "FILLS_A_CORE", 1)
 
 

@@ -28,7 +28,7 @@ def federation():
 @pytest.fixture(autouse=True)
 def two_workers_and_small_blocks(monkeypatch):
     monkeypatch.setattr(working, "cores", lambda: 2)
-    monkeypatch.setattr(pooled, "SHARE", 1)  # as few examples as a block may have
+    monkeypatch.setattr(pooled, "COHORT_BLOCK", 1)  # as few examples as a block may have
 
 
 def engine_of(federation, algorithm, chunk=4):

@@ -166,7 +166,7 @@ def test_workers_do_not_change_the_threads_of_who_hires_them():
     hiring = (
         "from fedparity.workers import Crew\n"
         "crew = Crew([None, None])\n"
-        "crew.run(4, lambda piece, desk: None)\n"
+        "crew.run(4, lambda piece, workspace: None)\n"
         "crew.close()\n"
     )
     told = "import torch; print(torch.get_num_threads())"

@@ -18,7 +18,7 @@ from fedparity.workers import Crew
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_blocks_of_columns_add_up_to_the_whole_in_float64(monkeypatch, kind):
-    monkeypatch.setattr(products, "BLOCK", 20)  # four columns of five updates
+    monkeypatch.setattr(products, "PRODUCT_BLOCK", 20)  # four columns of five updates
     draw = np.random.default_rng(0)
     updates = draw.normal(1, 1, (5, 43)).astype(kind)
     mix, g, wide = draw.normal(size=5), draw.normal(size=43), updates.astype(np.float64)
@@ -31,7 +31,7 @@ def test_blocks_of_columns_add_up_to_the_whole_in_float64(monkeypatch, kind):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_has_workers_of_its_own(monkeypatch):
-    monkeypatch.setattr(products, "BLOCK", 20)
+    monkeypatch.setattr(products, "PRODUCT_BLOCK", 20)
     updates = np.ones((5, 43))
     gram_matrix(updates)
     child = os.fork()
@@ -55,7 +55,7 @@ def test_a_forked_child_has_workers_of_its_own(monkeypatch):
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_the_number_of_workers_does_not_show(monkeypatch, kind):
-    monkeypatch.setattr(products, "BLOCK", 300)
+    monkeypatch.setattr(products, "PRODUCT_BLOCK", 300)
     updates = np.random.default_rng(0).normal(size=(5, 999)).astype(kind)
     mix, g = np.arange(5.0), updates[0].astype(np.float64)
     found = []

@@ -19,7 +19,7 @@ from fedparity.metrics import Metric, base_accuracy, base_loss, value_of
 Values = dict[str, npt.NDArray[np.float64]]
 OUTPUT = "output"
 """Under which name outputs stand beside loss and metrics."""
-BLOCK = 1 << 22
+EVALUATION_BLOCK = 1 << 22
 """Input numbers in one block of a pass: keeps the activations in cache and memory bounded."""
 
 
@@ -29,7 +29,7 @@ def mixes_examples(module: nn.Module) -> bool:
     return any(isinstance(layer, _NormBase) for layer in layers)
 
 
-def block_rows(x: Tensor, numbers: int = BLOCK, most: int = 8192) -> int:
+def block_rows(x: Tensor, numbers: int = EVALUATION_BLOCK, most: int = 8192) -> int:
     """Return how many of these examples make a block of so many input numbers."""
     return max(64, min(most, numbers // max(1, x[0].numel())))
 

@@ -62,7 +62,7 @@ FIXED: tuple[Place, ...] = (
     (pooled, "judged", LOSSES),
     (Chain, "_forward", FORWARD),
     (Chain, "gradient", BACKWARD),
-    (Chain, "descend", FUSED),
+    (Chain, "step", FUSED),
 )
 LANE = {
     "__init__": CLIENT,

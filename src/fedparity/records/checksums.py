@@ -18,7 +18,7 @@ from pathlib import Path
 from fedparity.errors import DamagedError
 
 FILE = "checksums.json"
-BLOCK = 1 << 20
+READ_BYTES = 1 << 20
 
 
 class Checksums:
@@ -103,7 +103,7 @@ def sha256(file: Path) -> str:
     """Return the SHA-256 of a file, read block by block."""
     found = hashlib.sha256()
     with file.open("rb") as handle:
-        while block := handle.read(BLOCK):
+        while block := handle.read(READ_BYTES):
             found.update(block)
     return found.hexdigest()
 

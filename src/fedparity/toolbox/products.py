@@ -22,7 +22,7 @@ from fedparity.workers import Crew, cores
 Updates = npt.NDArray[np.floating[Any]]
 Numbers = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
-BLOCK = 1 << 19
+PRODUCT_BLOCK = 1 << 19
 """Numbers of the updates that a worker reads at once: it is not worth another worker below."""
 
 
@@ -64,8 +64,8 @@ def _sum(terms: Iterator[Numbers]) -> Numbers:
 def _blocks(updates: Updates, one: Callable[[Numbers, slice], Numbers]) -> Iterator[Numbers]:
     """Go through the updates, a block of columns at a time, on all cores."""
     width = updates.shape[1]
-    if updates.size > BLOCK:
-        width = max(1, BLOCK // len(updates))
+    if updates.size > PRODUCT_BLOCK:
+        width = max(1, PRODUCT_BLOCK // len(updates))
     blocks = [slice(start, start + width) for start in range(0, updates.shape[1], width)]
 
     def at(piece: int, _: None) -> Numbers:

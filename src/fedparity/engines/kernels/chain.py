@@ -82,7 +82,7 @@ class Chain:
         return tuple(found)
 
     @torch.no_grad()
-    def descend(
+    def step(
         self,
         parameters: Pieces,
         x: Tensor,

@@ -1,8 +1,8 @@
 """The reference engine: clients one after another, or side by side on the cores.
 
-Every client is computed with one intra-op thread at a desk of its own, so the bits do not depend on
-how many run at once. Where convolutions read a full batch that is more than a worker's share, all
-workers share the blocks of each client instead.
+Every client is computed by one worker, with one intra-op thread, in that worker's workspace, so the
+bits do not depend on how many run at once. Where convolutions read a full batch that is more than a
+worker's share, all workers share the blocks of each client instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedparity.engines.blame import blame
 from fedparity.engines.engine import Engine, Ids, Setup, fills_a_core, join, rows_of
 from fedparity.engines.evaluation import Values, block_rows, joined, measure, measured, outputs_of
 from fedparity.engines.reference.arranging import suits_channels_last
-from fedparity.engines.reference.lane import Desk, OneClient, gradient_blocks
+from fedparity.engines.reference.lane import OneClient, Workspace, gradient_blocks
 from fedparity.errors import ClientError, InputError
 from fedparity.learning.task import Task
 from fedparity.method.messages import Down, Named, Own, Up
@@ -41,9 +41,9 @@ class LoopEngine(Engine):
         self.random = random
         wanted = 1 if random else workers or self._workers()
         last = suits_channels_last(setup.module, setup.federation.train.x[:2])
-        self.crew = Crew([Desk(setup.module, setup.layout, last) for _ in range(wanted)])
+        self.crew = Crew([Workspace(setup.module, setup.layout, last) for _ in range(wanted)])
         # Where clients are not side by side; all workers may share the full batch of each.
-        self._desk = Desk(setup.module, setup.layout, last)
+        self._workspace = Workspace(setup.module, setup.layout, last)
 
     def _workers(self) -> int:
         return (
@@ -53,9 +53,9 @@ class LoopEngine(Engine):
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
         together = down.phase == "train" and self._together(clients)
 
-        def one(row: int, desk: Desk) -> Up:
+        def one(row: int, workspace: Workspace) -> Up:
             crew = self.crew if together else None
-            lane = OneClient(self.setup, desk, _row(down, row), int(clients[row]), crew)
+            lane = OneClient(self.setup, workspace, _row(down, row), int(clients[row]), crew)
             with self._randomness(down, int(clients[row])):
                 own = buffers[row] if buffers.dim() == 2 else buffers
                 return client_side.answer(lane, _row(down, row), own, rows_of(states, row))
@@ -69,8 +69,8 @@ class LoopEngine(Engine):
         return Up(reports, deltas, ended, join([up.states for up in done], stack=True))
 
     def personal(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Own:
-        def one(row: int, desk: Desk) -> Own:
-            lane = OneClient(self.setup.tuned, desk, down, int(clients[row]))
+        def one(row: int, workspace: Workspace) -> Own:
+            lane = OneClient(self.setup.tuned, workspace, down, int(clients[row]))
             with self._randomness(down, int(clients[row])):
                 own = buffers[row] if buffers.dim() == 2 else buffers
                 return client_side.personal(lane, down, own, rows_of(states, row))
@@ -86,10 +86,10 @@ class LoopEngine(Engine):
     def at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
     ) -> list[T]:
-        def placed(piece: int, desk: Desk) -> T:
-            desk.place(x)
-            desk.place_buffers(buffers)
-            return one(piece, desk.module)
+        def placed(piece: int, workspace: Workspace) -> T:
+            workspace.place(x)
+            workspace.place_buffers(buffers)
+            return one(piece, workspace.module)
 
         return self.crew.run(count, placed)
 
@@ -111,17 +111,17 @@ class LoopEngine(Engine):
     def evaluate_own(self, split: str, clients: Ids, own: Own) -> Values:
         data, task = getattr(self.setup.federation, split), self.setup.task
 
-        def one(row: int, desk: Desk) -> dict[str, float]:
+        def one(row: int, workspace: Workspace) -> dict[str, float]:
             inputs, target = data.aligned(int(clients[row]))
-            desk.place_buffers(own.buffers[row])
+            workspace.place_buffers(own.buffers[row])
             if own.shares is None:
-                desk.place(own.parameters[row])
-                found = measure(task, desk.module, inputs, target)
+                workspace.place(own.parameters[row])
+                found = measure(task, workspace.module, inputs, target)
             else:
                 said = []
                 for parameters in own.parameters[row] if len(inputs) else ():
-                    desk.place(parameters)
-                    said.append(outputs_of(desk.module, inputs))
+                    workspace.place(parameters)
+                    said.append(outputs_of(workspace.module, inputs))
                 found = _mixed(task, said, own.shares[row], target)
             return {key: float(value.double().mean()) for key, value in found.items()}
 
@@ -136,20 +136,22 @@ class LoopEngine(Engine):
         """Tell whether one client is more than a worker's share, so that all work on each."""
         sizes = self.setup.federation.train.sizes[clients]
         largest = int(sizes.max())
-        shared = len(gradient_blocks(self.setup, self._desk, largest)) >= 2 * self.crew.size > 2
+        shared = (
+            len(gradient_blocks(self.setup, self._workspace, largest)) >= 2 * self.crew.size > 2
+        )
         return shared and self.setup.algorithm.trains and largest * self.crew.size > sizes.sum()
 
     def _each(
         self,
         count: int,
-        one: Callable[[int, Desk], T],
+        one: Callable[[int, Workspace], T],
         down: Down,
         clients: Ids,
         together: bool = False,
     ) -> list[T]:
-        def guarded(row: int, desk: Desk) -> T:
+        def guarded(row: int, workspace: Workspace) -> T:
             try:
-                return one(row, desk)
+                return one(row, workspace)
             except (InputError, ClientError):
                 raise
             except Exception as error:
@@ -158,7 +160,7 @@ class LoopEngine(Engine):
 
         if together or self.crew.size == 1:
             with as_workers_do():
-                return [guarded(row, self._desk) for row in range(count)]
+                return [guarded(row, self._workspace) for row in range(count)]
         return self.crew.run(count, guarded)
 
     def _randomness(self, down: Down, client: int) -> Any:

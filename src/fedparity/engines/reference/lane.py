@@ -26,17 +26,17 @@ from fedparity.method.hints import Affine
 from fedparity.method.messages import Down
 from fedparity.workers import Crew
 
-BLOCK = 1 << 19
+CONVOLUTION_BLOCK = 1 << 19
 """Input numbers of one block of a full batch's gradient: a core reads them twice, from cache."""
 
 
-class Desk:
-    """A module of one's own, to be set to any parameters.
+class Workspace:
+    """A worker's copy of the model, which it may set to any parameters, and no other worker reads.
 
     Parameters
     ----------
     module
-        The model; the desk has a copy of its own.
+        The model, which is copied and not written to.
     layout
         Where its parameters are in the flat vector.
     channels_last
@@ -52,12 +52,12 @@ class Desk:
 
     @torch.no_grad()
     def place(self, x: Tensor) -> None:
-        """Set the parameters."""
+        """Overwrite the parameters with ``x [d]``."""
         torch._foreach_copy_(self.parameters, self.layout.views(x))
 
     @torch.no_grad()
     def copy(self, parameters: tuple[Tensor, ...]) -> None:
-        """Set the parameters to those of another desk."""
+        """Overwrite the parameters with those of another workspace."""
         torch._foreach_copy_(self.parameters, parameters)
 
     @torch.no_grad()
@@ -66,7 +66,7 @@ class Desk:
         return self.layout.join(self.parameters, torch.Size())
 
     def place_buffers(self, b: Tensor) -> None:
-        """Set the buffers."""
+        """Overwrite the buffers with the vector ``b``."""
         if self.layout.buffers:
             new = self.layout.buffer_tensors(b)
             for name, mine in moving(self.module):
@@ -79,7 +79,7 @@ class Desk:
         return self.layout.pack_buffers(dict(self.module.named_buffers()), self.parameters[0])
 
 
-def gradient_blocks(setup: Setup, desk: Desk, size: int) -> list[slice]:
+def gradient_blocks(setup: Setup, workspace: Workspace, size: int) -> list[slice]:
     """Return the blocks of a full batch of this size, or nothing if it stays whole.
 
     Blocks pay where convolutions keep much more than they read; a sum of blocks has other bits
@@ -87,11 +87,11 @@ def gradient_blocks(setup: Setup, desk: Desk, size: int) -> list[slice]:
     """
     algorithm = setup.algorithm
     hooked = any(map(algorithm.having, ("loss", "second", "examples")))
-    if setup.solver.batch is not None or not desk.channels_last:
+    if setup.solver.batch is not None or not workspace.channels_last:
         return []
     if hooked or mixes_examples(setup.module):
         return []
-    rows = block_rows(setup.federation.train.x, BLOCK)
+    rows = block_rows(setup.federation.train.x, CONVOLUTION_BLOCK)
     return [slice(start, start + rows) for start in range(0, size, rows)]
 
 
@@ -99,10 +99,15 @@ class OneClient(Lane):
     """A lane of a single client; it looks at no hint of a part, and is the oracle of the stack."""
 
     def __init__(
-        self, setup: Setup, desk: Desk, down: Down, client: int, crew: Crew[Desk] | None = None
+        self,
+        setup: Setup,
+        workspace: Workspace,
+        down: Down,
+        client: int,
+        crew: Crew[Workspace] | None = None,
     ) -> None:
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
-        self.setup, self.desk, self.client, self._down = setup, desk, client, down
+        self.setup, self.workspace, self.client, self._down = setup, workspace, client, down
         self.progress = setup.progress(down)
         self._rows = setup.federation.train.client(client)
         size, ids = np.asarray([len(self._rows[1])]), np.asarray([client])
@@ -115,8 +120,8 @@ class OneClient(Lane):
             if self.algorithm.takes_batches(down.phase)
             else None
         )
-        self._blocks = gradient_blocks(setup, desk, int(size[0]))
-        self._crew = crew if crew is not None else Crew([desk])
+        self._blocks = gradient_blocks(setup, workspace, int(size[0]))
+        self._crew = crew if crew is not None else Crew([workspace])
 
     @cached_property
     def seed(self) -> Tensor:
@@ -148,12 +153,12 @@ class OneClient(Lane):
 
     def begin(self, y: Tensor, buffers: Tensor) -> None:
         self._anchor = y
-        self.desk.place(y)
-        self.desk.place_buffers(buffers)
-        self.desk.module.train()
+        self.workspace.place(y)
+        self.workspace.place_buffers(buffers)
+        self.workspace.module.train()
 
     def end(self) -> Tensor:
-        return self.desk.read_buffers()
+        return self.workspace.read_buffers()
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return the examples of a step: exactly those, no padding."""
@@ -169,28 +174,28 @@ class OneClient(Lane):
 
     def plain_step(self, step: int, rule: Rule, correction: Affine | BySlot) -> None:
         gradient, _ = self._gradient(step, rule)
-        take_step(self.desk.parameters, gradient, rule.lr)
+        take_step(self.workspace.parameters, gradient, rule.lr)
 
     def stand(self) -> Tensor:
-        return self.desk.read()
+        return self.workspace.read()
 
     def update(self) -> Tensor:
         return self.stand() - self._anchor
 
     def gradient(self, y: Tensor, step: int, rule: Rule) -> tuple[Tensor, Tensor]:
-        self.desk.place(y)
+        self.workspace.place(y)
         found, second = self._gradient(step, rule)
         return self.layout.join(found, torch.Size()), second
 
     def _gradient(self, step: int, rule: Rule) -> tuple[Pieces, Tensor]:
         """Return the gradient by slot where the workspace stands."""
-        none = self.desk.parameters[0].new_zeros(0)
+        none = self.workspace.parameters[0].new_zeros(0)
         if len(self._blocks) > 1:
             return self._block_by_block(), none
         inputs, target = self.batch(step)
         if rule.having("examples"):
             return self._by_example(inputs, target, step, rule), none
-        output = self.desk.module(inputs)
+        output = self.workspace.module(inputs)
         losses = self.setup.task.losses(output, target)
         if rule.having("loss"):
             batch = {
@@ -201,7 +206,7 @@ class OneClient(Lane):
             }
             losses = rule.losses(rule.tree, losses, output, target, batch, step)
         second = self._second(losses, step, rule) if rule.having("second") else none
-        return gradient_of(self._mean(losses), self.desk.parameters), second
+        return gradient_of(self._mean(losses), self.workspace.parameters), second
 
     def _share(self, count: int) -> float:
         """Return an example's share in the mean of a batch of so many."""
@@ -213,23 +218,23 @@ class OneClient(Lane):
 
     def _by_example(self, inputs: Tensor, target: Tensor, step: int, rule: Rule) -> Pieces:
         """Return the gradient by slot, as the mean of the examples' own that a part has changed."""
-        named = {name: p.detach() for name, p in trainable(self.desk.module)}
-        task, module = self.setup.task, self.desk.module
+        named = {name: p.detach() for name, p in trainable(self.workspace.module)}
+        task, module = self.setup.task, self.workspace.module
         each = example_gradients(task, module, self.layout, named, inputs, target)
         changed = rule.examples(rule.tree, each, step)
         return tuple(self.layout.views(changed.sum(0) * self._share(len(inputs))))
 
     def _block_by_block(self) -> Pieces:
         """Return the gradient of a large full batch: the blocks' gradients, added in order."""
-        y = self.desk.parameters
+        y = self.workspace.parameters
 
-        def one(block: int, desk: Desk) -> Pieces:
-            if desk is not self.desk:
-                desk.copy(y)
-                desk.module.train()
+        def one(block: int, workspace: Workspace) -> Pieces:
+            if workspace is not self.workspace:
+                workspace.copy(y)
+                workspace.module.train()
             rows = self._blocks[block]
-            each = self.setup.task.losses(desk.module(self.x[rows]), self.y[rows])
-            return gradient_of(each.sum() / len(self.x), desk.parameters)
+            each = self.setup.task.losses(workspace.module(self.x[rows]), self.y[rows])
+            return gradient_of(each.sum() / len(self.x), workspace.parameters)
 
         total = tuple(torch.zeros_like(parameter) for parameter in y)
         for found in self._crew.stream(len(self._blocks), one):
@@ -238,8 +243,8 @@ class OneClient(Lane):
 
     def _predict(self, inputs: Tensor) -> Tensor:
         """Return the output on other inputs, which leave no trace in the buffers."""
-        copies = {name: b.clone() for name, b in self.desk.module.named_buffers()}
-        output: Tensor = functional_call(self.desk.module, copies, (inputs,))
+        copies = {name: b.clone() for name, b in self.workspace.module.named_buffers()}
+        output: Tensor = functional_call(self.workspace.module, copies, (inputs,))
         return output
 
     def _second(self, losses: Tensor, step: int, rule: Rule) -> Tensor:
@@ -248,7 +253,7 @@ class OneClient(Lane):
         found = losses.new_zeros(self.layout.size)
         last = tuple(
             parameter
-            for slot, parameter in zip(self.layout.slots, self.desk.parameters, strict=True)
+            for slot, parameter in zip(self.layout.slots, self.workspace.parameters, strict=True)
             if slot.start >= start
         )
         if last:
@@ -258,11 +263,11 @@ class OneClient(Lane):
         return found
 
     def measure(self, y: Tensor, buffers: Tensor, names: frozenset[str]) -> dict[str, Tensor]:
-        self.desk.place(y)
-        self.desk.place_buffers(buffers)
+        self.workspace.place(y)
+        self.workspace.place_buffers(buffers)
         found = known_facts(self.setup, self.client, names)
         if "loss" in names:
-            down, module = self._down, self.desk.module
+            down, module = self._down, self.workspace.module
             found["loss"] = judged(self.setup, module, self.x, self.y, down).mean()
         if "validation_loss" in names:
             inputs, target = self.setup.federation.validation.aligned(self.client)
@@ -270,21 +275,25 @@ class OneClient(Lane):
                 self._loss(inputs, target) if len(inputs) else self._loss(self.x, self.y)
             )
         if functions := per_example(self.setup, names):
-            found |= example_means(self.setup.task, self.desk.module, self.x, self.y, functions)
+            found |= example_means(
+                self.setup.task, self.workspace.module, self.x, self.y, functions
+            )
         if "grad" in names:
             found["grad"] = self._full_gradient()
         return found
 
     def _loss(self, inputs: Tensor, target: Tensor) -> Tensor:
-        return losses(self.setup.task, self.desk.module, inputs, target).mean()
+        return losses(self.setup.task, self.workspace.module, inputs, target).mean()
 
     def _full_gradient(self) -> Tensor:
         """Return the gradient of the training loss as the algorithm judges it."""
-        desk = self.desk
-        desk.module.eval()
-        total = desk.parameters[0].new_zeros(self.layout.size)
+        workspace = self.workspace
+        workspace.module.eval()
+        total = workspace.parameters[0].new_zeros(self.layout.size)
         for rows in blocks(self.x):
-            each = judged_block(self.setup, desk.module, self.x[rows], self.y[rows], self._down)
-            grads = gradient_of(each.sum() / len(self.x), desk.parameters)
+            each = judged_block(
+                self.setup, workspace.module, self.x[rows], self.y[rows], self._down
+            )
+            grads = gradient_of(each.sum() / len(self.x), workspace.parameters)
             total += self.layout.join(grads, torch.Size())
         return total

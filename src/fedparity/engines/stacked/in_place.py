@@ -21,7 +21,7 @@ from fedparity.method.hints import Affine
 from fedparity.method.messages import Down
 from fedparity.workers import Crew
 
-BLOCK = 1 << 20
+CHAIN_BLOCK = 1 << 20
 """Input numbers of a block: forward and backward pass read them, the second time from cache."""
 UNEVEN = 4.0
 """How much larger than the median the largest full batch may be before padding eats the gain."""
@@ -66,7 +66,7 @@ class FullBatches(Stack):
         self._add_shift()
 
     def blocks(self, data: Split) -> list[Block]:
-        width = block_rows(data.x, BLOCK) if len(data) else 1
+        width = block_rows(data.x, CHAIN_BLOCK) if len(data) else 1
         return [
             Block(slice(place, place + 1), start, min(width, size - start))
             for place, size in enumerate(data.sizes[self.clients].tolist())

@@ -176,7 +176,7 @@ class Stack(Measured):
         if self.chain is not None:
             inputs, target, share = self.batch(step)
             batch = inputs, target, _scaled(share, correction.scale)
-            self._slots = self.chain.descend(self._slots, *batch, rule.lr, self._own, keep)
+            self._slots = self.chain.step(self._slots, *batch, rule.lr, self._own, keep)
             self._own = True
         else:
             gradient, _ = self._gradient(self._slots, step, rule, correction.scale)

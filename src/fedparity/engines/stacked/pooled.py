@@ -15,7 +15,7 @@ from fedparity.engines.evaluation import block_rows, losses_block
 from fedparity.engines.judging import judged
 from fedparity.method.messages import Down
 
-SHARE = 1 << 19
+COHORT_BLOCK = 1 << 19
 """Input numbers of a block: a cohort has little, and every worker wants some."""
 POOLED = frozenset({"loss", "validation_loss"})
 """Facts that are measured so."""
@@ -58,7 +58,7 @@ def _over(
     """Return each client's mean loss over a split, as the algorithm judges it if asked to."""
     data: Split = getattr(setup.federation, split)
     rows, owner = rows_of_clients(data, clients)
-    blocks = torch.split(rows, block_rows(data.x, SHARE)) if len(rows) else ()
+    blocks = torch.split(rows, block_rows(data.x, COHORT_BLOCK)) if len(rows) else ()
 
     def one(block: int, module: nn.Module) -> Tensor:
         inputs, target = (examples(v, blocks[block]) for v in (data.x, data.y))

@@ -1,4 +1,4 @@
-"""A desk computes with a model of its own, which gives what the user's model gives."""
+"""A workspace computes with a model of its own, which gives what the user's model gives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedparity.engines.reference.arranging import pool_first
-from fedparity.engines.reference.lane import Desk
+from fedparity.engines.reference.lane import Workspace
 from fedparity.learning import models
 from fedparity.learning.layout import Layout
 
@@ -94,7 +94,7 @@ def test_pooling_stays_where_its_order_may_matter(module):
 def test_a_desk_pools_before_relu_and_leaves_the_model_as_it_was():
     module = models.cnn((3, 32, 32), 10)
     before = [type(layer) for layer in module]
-    desk = Desk(module, Layout(module))
+    workspace = Workspace(module, Layout(module))
     assert [type(layer) for layer in module] == before
-    kinds = [type(layer) for layer in desk.module]
+    kinds = [type(layer) for layer in workspace.module]
     assert kinds[:3] == [nn.Conv2d, nn.MaxPool2d, nn.ReLU]
