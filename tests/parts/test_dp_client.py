@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pandas as pd
@@ -410,3 +411,44 @@ def test_a_resumed_run_goes_on_counting(stopped, tmp_path):
     found = run(4).resume(tmp_path / "run").summary()["client_epsilon"]
     assert found == epsilon(((Mechanism(4.0), 4),), 1e-3)
     assert pd.notna(found)
+
+
+@pytest.fixture
+def killed(tmp_path, monkeypatch) -> Callable[[str], fp.Experiment]:
+    """Return what kills a run within its third round."""
+
+    def make(text: str) -> fp.Experiment:
+        made = fp.Experiment(TEN, small_net, text, rounds=4, solver=SOLVER, lstar="none")
+        whole = Run.round
+
+        def round(self, state):
+            whole(self, state)
+            if state.round == 3:
+                raise OSError("the power is gone")
+
+        monkeypatch.setattr(Run, "round", round)
+        with pytest.raises(OSError, match="the power is gone"):
+            made.run(out=tmp_path / "run")
+        monkeypatch.setattr(Run, "round", whole)
+        return made
+
+    return make
+
+
+def test_a_round_that_leaves_clients_twice_takes_the_epsilon_away(killed, tmp_path):
+    made = killed("dp_client(clip=0.02, noise=8, delta=0.001)")
+    logged = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
+    assert json.loads(logged[-1])["privacy"]["dp_client"]["epsilon"] > 0
+    result = made.resume(tmp_path / "run")
+    assert result.rounds == 4
+    assert "client_epsilon" not in result.summary()
+    (told,) = result.privacy
+    assert "no epsilon: the run was ended within round 3, which has left clients a second" in told
+    again = replace(made, rounds=5).resume(tmp_path / "run")
+    assert again.privacy == result.privacy
+
+
+def test_a_round_that_would_leave_clients_twice_is_refused_under_a_budget(killed, tmp_path):
+    made = killed("dp_client(clip=0.02, noise=8, delta=0.001, budget=5)")
+    with pytest.raises(InputError, match="within round 3, which would leave clients a second time"):
+        made.resume(tmp_path / "run")

@@ -21,6 +21,7 @@ from fedparity.errors import DivergedError, FedparityError, InputError
 from fedparity.method.messages import Down
 from fedparity.records.divergence import divergence
 from fedparity.records.model import save_module
+from fedparity.records.releases import Releases
 from fedparity.records.result import Result
 from fedparity.records.state import RunState
 from fedparity.reports.tracking import Track
@@ -112,6 +113,7 @@ class Run(Evaluated):
                 self._keep_preparation()
                 self._evaluate(state)
                 self._save(state)
+            self._open_releases(state)
             where = None if self.folder is None else self.folder.path
             with self.telling.open(self.experiment.describe(), where):
                 if not state.round:
@@ -120,6 +122,19 @@ class Run(Evaluated):
             return self._finish(state)
         finally:
             self.close()
+
+    def _open_releases(self, state: RunState) -> None:
+        """Keep account of the rounds of a private run; a budget forbids to begin one twice."""
+        promised = self._guarantees(state).values()
+        if self.folder is None or all(each.epsilon is None for each in promised):
+            return
+        self.releases = Releases(self.folder, state.round)
+        if self.releases.begun > state.round and any(each.budget for each in promised):
+            raise InputError(
+                f"cannot resume {self.folder.path}: it was ended within round "
+                f"{self.releases.begun}, which would leave clients a second time, and its privacy "
+                "budget does not hold then: begin a new run"
+            )
 
     def _keep_preparation(self) -> None:
         """Write down how tables became inputs; a transformer of the user's stays with the user."""
@@ -135,6 +150,8 @@ class Run(Evaluated):
         with interruptible() as interrupted:
             while state.round < experiment.rounds and not self._stopped(state):
                 began = time.perf_counter()
+                if self.releases is not None:
+                    self.releases.begin(state.round + 1)
                 try:
                     self.round(state)
                 except DivergedError as error:
@@ -163,6 +180,8 @@ class Run(Evaluated):
         return ""
 
     def _due(self, round: int) -> bool:
+        if self.releases is not None:
+            return True  # what is lost is released again
         every = self.experiment.checkpoint_every
         if every is not None:
             return round % every == 0

@@ -21,6 +21,7 @@ from fedparity.method.algorithm import ask_losses, ctx_for
 from fedparity.method.messages import Down, Replies
 from fedparity.method.privacy import Guarantee
 from fedparity.records.history import SERVER, History
+from fedparity.records.releases import Releases
 from fedparity.records.rundir import RunDir
 from fedparity.records.state import SCHEMA, Kept, RunState
 from fedparity.reports.tracking import Track
@@ -58,6 +59,7 @@ class Rounds:
         self.ahead, self.drawn = AHEAD, dict[int, Ids]()
         self.told_every = -(-experiment.rounds * experiment.cohort_size // MOST_TOLD)
         self.alone: Alone | None = None
+        self.releases: Releases | None = None
 
     def open(self) -> RunState:
         """Prepare engine, clients and server; return the state before the first round."""
@@ -227,7 +229,12 @@ class Rounds:
         """Return what the parts say of the clients' privacy."""
         parts, kept = self.experiment.setup.algorithm.having("guarantee"), state.server.parts
         found = {p.name: p.guarantee(kept.get(p.name, {}), self.context) for p in parts}
-        return {name: guarantee for name, guarantee in found.items() if guarantee is not None}
+        because = "" if self.releases is None else self.releases.because
+        return {
+            name: replace(told, epsilon=None, next=None, because=because) if because else told
+            for name, told in found.items()
+            if told is not None
+        }
 
     def _privacy(self, state: RunState) -> dict[str, dict[str, Any]]:
         """Return the same as plain values."""
