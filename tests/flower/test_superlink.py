@@ -16,8 +16,10 @@ import yaml
 
 pytest.importorskip("flwr", reason='Flower is not installed: pip install "fedparity[flower]"')
 
+import pandas as pd
 import psutil
 from runs import assert_same
+from wards import DATA, WARDS, write_wards
 
 from fedparity.deploy.app import new_app
 from fedparity.deploy.check import check_all
@@ -174,6 +176,20 @@ def test_a_killed_node_is_missed_and_the_run_goes_on_to_its_end(eventful):
 
 def test_a_killed_node_that_comes_back_is_used_again(eventful):
     assert (eventful[-1]["answered"], eventful[-1]["failed"]) == (3, {})
+
+
+def test_tables_give_the_run_of_the_simulator(federation, tmp_path):
+    table = pd.read_csv(write_wards(tmp_path))
+    table["ward"] = table["ward"].map(dict(zip(WARDS, CLIENTS, strict=True)))
+    table.to_csv(tmp_path / "wards.csv", index=False)
+    data = {"table": str(tmp_path / "wards.csv"), **DATA}
+    made = app(tmp_path, data=data, metrics=["brier"], rounds=1, evaluate_every=1)
+    deployed = RunDir(tmp_path / "deployed")
+    federation.run(made, {"out": str(deployed.path)})
+    known = simulated(tmp_path)
+    assert_same(deployed, known)
+    assert deployed.preparation.read_text() == known.preparation.read_text()
+    assert pd.read_parquet(deployed.clients)["test_alone_brier"].notna().all()
 
 
 def test_a_node_without_a_registered_key_is_not_let_in(federation):
