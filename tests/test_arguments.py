@@ -21,7 +21,7 @@ WRONG = {
     "Prox: mu should be a valid number": lambda: Prox(mu=None),
     "Dirichlet: alpha must be given": lambda: fp.Dirichlet(),
     "unknown setting of Dirichlet 'alfa'": lambda: fp.Dirichlet(alfa=1),
-    "IID: takes 0 settings, no more": lambda: fp.IID(3),
+    "IID: takes no settings": lambda: fp.IID(3),
 }
 
 X, Y, C = [[0.0], [1.0]], [0, 1], ["a", "b"]
@@ -50,7 +50,7 @@ WRONG |= {
     "3 is no partition": lambda: DIGITS.split(3, clients=2),
     "<class 'fedparity.data.partition.IID'> is no part": lambda: DIGITS.split(fp.IID, clients=2),
     "3 is no label noise": lambda: DIGITS.split("iid", clients=2, noise=3),
-    "unknown setting of digits 'foo'": lambda: fp.datasets.digits(foo=3),
+    "digits: takes no settings, got 'foo'": lambda: fp.datasets.digits(foo=3),
     "synthetic: alpha should be a valid number": lambda: fp.datasets.synthetic(alpha="x"),
     "unknown client '3'": lambda: MADE(X, Y, C).only(3),
     "a federation cannot be held in float32": lambda: MADE(X, Y, C).to("float32"),
@@ -80,6 +80,60 @@ WRONG |= {
     "watch is no watcher": lambda: asked().run(watch=3),
     "load: path should be": lambda: fp.load(3),
     "load_model: directory should be": lambda: fp.load_model(3),
+}
+
+
+FRAME = pd.DataFrame({"client": ["a"], "n_train": [1], "n_validation": [0], "n_test": [0]})
+SAID = fp.Result(FRAME, pd.DataFrame(), {"record": {"inputs": [2]}}, 1)
+WRONG |= {
+    "3 is no tracker: give a name (": lambda: asked(lstar="none").run(track=3),
+    "describe: takes no settings": lambda: asked().describe(3),
+    "unknown setting of describe 'foo'": lambda: MADE(X, Y, C).describe(foo=3),
+    "console is a int: give one of rich": lambda: MADE(X, Y, C).describe(3),
+    "Dataset: name must be given": lambda: fp.Dataset(),
+    "Dataset: x must be given": lambda: fp.Dataset(3),
+    "by_client is a int: give a table": lambda: fp.ClientFrame(3),
+    "ClientFrame: by_client must be given": lambda: fp.ClientFrame(),
+    "ClientFrame: takes by name, as in metrics=": lambda: fp.ClientFrame(FRAME, {}),
+    "unknown setting of Classification 'wieghts': did you mean 'weights'?": lambda: (
+        fp.Classification("linear", wieghts=3)
+    ),
+    "unknown setting of Regression 'foo'": lambda: fp.Regression("linear", foo=3),
+    "Survival: model must be given": lambda: fp.Survival(),
+    "mlp: hidden should be greater than or equal to 1, got 0": lambda: fp.models.mlp(
+        (2,), 2, hidden=0
+    ),
+    "unknown setting of mlp 'hiden': did you mean 'hidden'?": lambda: fp.models.mlp(
+        (2,), 2, hiden=3
+    ),
+    "linear: shape must be given": lambda: fp.models.linear(),
+    "lenet: shape ": lambda: fp.models.lenet("a", 3),
+    "module 'fedparity.models' has no attribute 'linar': did you mean 'linear'?": lambda: (
+        fp.models.linar
+    ),
+    "module 'fedparity.datasets' has no attribute 'digit': did you mean 'digits'?": lambda: (
+        fp.datasets.digit
+    ),
+    "module 'fedparity.sampling' has no attribute 'Unifrom': did you mean 'Uniform'?": lambda: (
+        fp.sampling.Unifrom
+    ),
+    "module 'fedparity' has no attribute 'Experimnt': did you mean 'Experiment'?": lambda: (
+        fp.Experimnt
+    ),
+    "model: takes by name, as in which=": lambda: SAID.model(3),
+    "model: which should be 'best' or 'last', got 'frist'": lambda: SAID.model(which="frist"),
+    "predict: x must be given": lambda: SAID.predict(),
+    "x is a str that is no array of numbers: give a DataFrame": lambda: SAID.predict("new.csv"),
+    "x is a list that is no array": lambda: SAID.predict([[1], [1, 2]]),
+    "x is a NoneType that is no array": lambda: SAID.predict_proba(None),
+    "save_model: file should be": lambda: SAID.save_model(3),
+    "load: path ": lambda: fp.Result.load(3),
+    "tune: space must be given": lambda: fp.tune(1),
+    "experiment is a int: give an Experiment": lambda: fp.tune(1, {}, aim="mean_accuracy"),
+    "space is no mapping: give values by name": lambda: fp.tune(asked(), 3, aim="mean_accuracy"),
+    "experiment is a int: give an Experiment, or a function": lambda: fp.coalitions(3),
+    "runs is a int: give lists of results by setting": lambda: fp.frontier(3),
+    "algorithm: what must be given": lambda: fp.algorithm(),
 }
 
 

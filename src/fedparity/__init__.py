@@ -6,7 +6,6 @@ mistake without waiting for torch.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -96,9 +95,9 @@ def __getattr__(name: str) -> Any:
 
         return version("fedparity")
     if name not in _MODULE_OF:
-        near = get_close_matches(name, __all__, n=1)
-        hint = f": did you mean '{near[0]}'?" if near else ""
-        raise AttributeError(f"module 'fedparity' has no attribute '{name}'{hint}")
+        from fedparity.errors import absent
+
+        raise absent("fedparity", name, __all__)
     module = import_module(_MODULE_OF[name])
     value = globals()[name] = (
         module if module.__name__.endswith(f".{name}") else getattr(module, name)

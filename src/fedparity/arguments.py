@@ -84,7 +84,8 @@ def _checked(function: F, name: str, hints: Mapping[str, Any]) -> F:
         except ValidationError as error:
             if error.title != function.__qualname__:
                 raise
-            raise told(name, function, error) from None
+            own = function.__name__ == "__init__"  # a class inherits it under its own name
+            raise told(type(given[0]).__name__ if own else name, function, error) from None
 
     @functools.wraps(function)
     def plain(*given: Any, **named: Any) -> Any:
@@ -106,12 +107,25 @@ def told(name: str, of: Callable[..., Any], error: ValidationError) -> InputErro
     problems = sorted(error.errors(), key=lambda problem: not problem["type"].startswith("unexp"))
     problem = problems[0]
     place = problem["loc"][0] if problem["loc"] else ""
+    if problem["type"] == "unexpected_keyword_argument" and not names:
+        return ArgumentError(name, f"takes no settings, got '{place}'")
     if problem["type"] == "unexpected_keyword_argument":
         return unknown(f"setting of {name}", str(place), names)
     if problem["type"] == "unexpected_positional_argument":
-        return ArgumentError(name, f"takes {len(names)} settings, no more: {', '.join(names)}")
+        return ArgumentError(name, _too_many(of, names))
     several = sum(each["loc"][:1] == problem["loc"][:1] for each in problems) > 1
     return ArgumentError(name, _line(problem, places, several))
+
+
+def _too_many(of: Callable[..., Any], names: Sequence[str]) -> str:
+    """Tell of more values than are taken without a name."""
+    parameters = inspect.signature(of).parameters
+    by_name = [name for name in names if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY]
+    if not names:
+        return "takes no settings"
+    if by_name:
+        return f"takes by name, as in {by_name[0]}=...: {', '.join(by_name)}"
+    return f"takes {len(names)} settings, no more: {', '.join(names)}"
 
 
 def _line(problem: Mapping[str, Any], names: Sequence[str], several: bool) -> str:

@@ -22,6 +22,10 @@ class DamagedError(InputError):
     """A file is not as it was written, or is missing."""
 
 
+class AbsentError(InputError, AttributeError):
+    """A module has no such name."""
+
+
 class ClientError(FedparityError):
     """A client failed; the message names client, round, phase and part."""
 
@@ -37,6 +41,22 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InputError:
     unknown algorithm 'egale': did you mean 'eagle'? Known: eagle, fedavg
     """
     names = sorted(known)
+    return InputError(f"unknown {kind} '{name}': {_hint(name, names)}Known: {', '.join(names)}")
+
+
+def absent(module: str, name: str, known: Iterable[str]) -> AbsentError:
+    """Return the error for a name that a module does not have, with the nearest it has.
+
+    >>> print(absent("fedparity.models", "linar", ["linear", "mlp"]))
+    module 'fedparity.models' has no attribute 'linar': did you mean 'linear'? Known: linear, mlp
+    """
+    names = sorted(known)
+    hint = _hint(name, names)
+    return AbsentError(
+        f"module '{module}' has no attribute '{name}': {hint}Known: {', '.join(names)}"
+    )
+
+
+def _hint(name: object, names: list[str]) -> str:
     near = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return InputError(f"unknown {kind} '{name}': {hint}Known: {', '.join(names)}")
+    return f"did you mean '{near[0]}'? " if near else ""

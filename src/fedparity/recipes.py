@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fedparity.arguments import checked
 from fedparity.errors import InputError
 from fedparity.imports import Allowed, look_up, text_of
 from fedparity.method import Part
@@ -181,6 +182,7 @@ KNOWN: dict[str, Callable[..., Part | tuple[Part, ...]]] = {
 """Every name of an algorithm, and what makes its parts."""
 
 
+@checked
 def algorithm(what: str | Algorithm | Part | Sequence[Part]) -> Algorithm:
     """Return the algorithm that a text, a part, a list of parts or an algorithm stands for.
 

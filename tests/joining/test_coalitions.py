@@ -118,7 +118,7 @@ def test_alike_clients_get_no_verdict():
         ({"seeds": 0}, "seeds are at least one"),
         ({"seeds": [1, 1]}, "each once"),
         ({"confidence": 1.5}, "confidence is above 0.5"),
-        ({"split": "tset"}, "did you mean 'test'"),
+        ({"split": "tset"}, "split should be 'train', 'validation' or 'test', got 'tset'"),
         ({"split": "validation"}, "client 'ann' has no validation examples"),
     ],
 )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedparity import spec
-from fedparity.arguments import checked
+from fedparity.arguments import checked, named
 from fedparity.data import build
 from fedparity.data.build import Kind, Parts
 from fedparity.data.federation import Federation, numbered
@@ -36,6 +36,7 @@ AT_ONCE = 1024
 """Images that become numbers at once: as bytes they are in no memory but the cache."""
 
 
+@named
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Inputs and targets of one dataset, ready to be split into a federation.

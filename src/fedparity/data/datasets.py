@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -50,7 +50,7 @@ from fedparity.data.source import USUAL
 from fedparity.data.synthetic import CLASSES, alpha_beta, eagle_clients
 from fedparity.data.tcga import tcga_brca
 from fedparity.data.texts import medical_question_pairs, shakespeare
-from fedparity.errors import InputError
+from fedparity.errors import InputError, absent
 from fedparity.imports import Allowed
 
 Folder = Path | str | None
@@ -380,3 +380,9 @@ def _recorded(
 
 def _text(name: str, **settings: int | float | str) -> str:
     return str(spec.Spec(name, settings))
+
+
+if not TYPE_CHECKING:  # a type checker finds a wrong name by itself
+
+    def __getattr__(name: str) -> Any:
+        raise absent("fedparity.datasets", name, DATASETS)

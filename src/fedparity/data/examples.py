@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from rich.console import Console
 
+from fedparity.arguments import checked
 from fedparity.data import build, doctor, show
 from fedparity.data.build import Kind
 from fedparity.data.doctor import Finding
@@ -201,8 +202,11 @@ class Examples:
         """
         return (*self.findings, *doctor.federation(self))
 
+    @checked
     def describe(self, console: Console | None = None, limit: int = 20) -> None:
         """Print sizes and labels of the first ``limit`` clients, and a line on all of them."""
+        if not isinstance(console, Console | None):
+            raise InputError(f"console is a {type(console).__name__}: give one of rich")
         show.table(self, console or Console(), limit)
 
     def plot(self, limit: int = 200) -> Figure:

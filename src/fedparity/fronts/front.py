@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from fedparity.arguments import checked
 from fedparity.errors import InputError, unknown
 from fedparity.fronts.plane import hypervolume, knee, non_dominated
 from fedparity.joining.verdicts import interval
@@ -49,6 +50,7 @@ class Frontier:
     reason: str
 
 
+@checked
 def frontier(
     runs: Runs,
     *,
@@ -117,6 +119,9 @@ def frontier(
 
 
 def _check(runs: Runs, across: tuple[str, str]) -> None:
+    if not isinstance(runs, Mapping):
+        what = type(runs).__name__
+        raise InputError(f"runs is a {what}: give lists of results by setting, {{'fedavg': [...]}}")
     if len(runs) < 2:
         raise InputError("a frontier needs at least two settings")
     lengths = {len(results) for results in runs.values()}

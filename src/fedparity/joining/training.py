@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from fedparity.errors import InputError, unknown
+from fedparity.arguments import checked
+from fedparity.errors import InputError
 from fedparity.joining.groups import members, trained
 from fedparity.joining.outcome import Coalitions
 from fedparity.metrics import Split
@@ -16,9 +17,8 @@ from fedparity.records.result import Result
 from fedparity.run.experiment import Experiment
 from fedparity.run.watching import Silent, Watcher
 
-SPLITS = ("train", "validation", "test")
 
-
+@checked
 def coalitions(
     experiment: Experiment | Callable[[int], Experiment],
     *,
@@ -51,8 +51,6 @@ def coalitions(
         raise InputError("seeds are at least one number, each once")
     if not 0.5 < confidence < 1:
         raise InputError(f"confidence is above 0.5 and below 1, got {confidence:g}")
-    if split not in SPLITS:
-        raise unknown("split", split, SPLITS)
     wholes = [_of_seed(experiment, seed) for seed in chosen]
     names = wholes[0].federation.names
     plan = [trained(len(names), seed) for seed in chosen]
@@ -81,6 +79,9 @@ def coalitions(
 def _of_seed(experiment: Experiment | Callable[[int], Experiment], seed: int) -> Experiment:
     if isinstance(experiment, Experiment):
         return lean(dataclasses.replace(experiment, seed=seed))
+    if not callable(experiment):
+        what = type(experiment).__name__
+        raise InputError(f"experiment is a {what}: give an Experiment, or a function of the seed")
     made = experiment(seed)
     if not isinstance(made, Experiment):
         raise InputError(f"the function of the seed returned a {type(made).__name__}")

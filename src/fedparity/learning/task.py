@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedparity import spec
+from fedparity.arguments import named
 from fedparity.errors import InputError
 from fedparity.imports import UNKNOWN, Allowed, path_of, text_of
 from fedparity.learning import augmentation, models
@@ -39,6 +40,7 @@ So many are the float32 numbers of AVX-512, the widest there is.
 """
 
 
+@named
 class Task:
     """A model factory with a loss.
 
@@ -124,6 +126,7 @@ class Task:
         return self._augment(inputs, u)
 
 
+@named
 class Classification(Task):
     """Cross-entropy on class labels; metric ``accuracy``.
 

@@ -10,6 +10,7 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 
+from fedparity.arguments import named
 from fedparity.errors import InputError, unknown
 from fedparity.metrics.gaps import LevellingDown, Pareto, levelling_down, loss_gap, pareto
 from fedparity.metrics.metric import METRICS, Meaning
@@ -42,6 +43,7 @@ class Comparison:
     clients: int
 
 
+@named
 class ClientFrame:
     """One row a client first; every aggregate is a view of the rows.
 
@@ -83,6 +85,9 @@ class ClientFrame:
         metrics: Mapping[str, Meaning] | None = None,
         alone: bool = False,
     ) -> None:
+        if not isinstance(by_client, pd.DataFrame):
+            what = type(by_client).__name__
+            raise InputError(f"by_client is a {what}: give a table, such as result.clients")
         frame = by_client.reset_index(drop=True)
         missing = [name for name in ("client", *COUNTED) if name not in frame]
         if missing:

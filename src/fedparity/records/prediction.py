@@ -71,7 +71,7 @@ def inputs_of(
                 f"column '{odd[0]}' is not numeric, and this run keeps no preparation of columns: "
                 "a run of a table does (--data FILE, or Federation.from_frame)"
             )
-    values = x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x))
+    values = x if isinstance(x, Tensor) else _numbers(x)
     shape = tuple(record["inputs"])
     if tuple(values.shape[1:]) != shape:
         raise InputError(
@@ -81,6 +81,16 @@ def inputs_of(
     if values.is_floating_point() and not bool(values.isfinite().all()):
         raise InputError("an input is not finite: fill in missing values first")
     return values if record.get("whole_inputs") else values.double()
+
+
+def _numbers(x: Any) -> Tensor:
+    try:
+        return torch.as_tensor(np.asarray(x))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"x is a {type(x).__name__} that is no array of numbers: give a DataFrame, such as "
+            "pandas.read_csv(file), or an array of one row an example"
+        ) from error
 
 
 @torch.inference_mode()

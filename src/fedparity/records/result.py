@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
+from fedparity.arguments import checked
 from fedparity.certainty import client_certainty
 from fedparity.certainty.clients import CONFIDENCE
 from fedparity.certainty.clients import RESAMPLES as MANY
@@ -322,6 +323,7 @@ class Result(Trained):
         return None
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> Result:
         """Read the result of a finished run from its directory."""
         folder = RunDir(path)

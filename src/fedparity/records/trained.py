@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from torch import nn
 
+from fedparity.arguments import checked
 from fedparity.data.prepare import Preparation
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
@@ -41,6 +42,7 @@ class Trained:
         """Whether each client trained alone, so that nobody gains or pays by joining."""
         return self.record.get("weights") == "none"
 
+    @checked
     def model(
         self,
         *,
@@ -84,6 +86,7 @@ class Trained:
                 self._preparation = Preparation.read(content, str(folder.preparation))
         return self._preparation
 
+    @checked
     def predict_proba(
         self,
         x: Any,
@@ -100,6 +103,7 @@ class Trained:
             raise InputError(f"a {self.settings['task']} has no probabilities of classes: predict")
         return pd.DataFrame(said, columns=self._classes(said.shape[1]))
 
+    @checked
     def predict(
         self,
         x: Any,
@@ -140,6 +144,7 @@ class Trained:
         """Return the names of the classes, or their numbers where they had none."""
         return list(self.record.get("classes") or range(count))
 
+    @checked
     def save_model(self, file: str | Path) -> None:
         """Write the module's plain ``state_dict`` as safetensors."""
         save_module(self.model(), Path(file))

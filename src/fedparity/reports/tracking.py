@@ -181,6 +181,11 @@ def trackers(
             if each not in TRACKERS:
                 raise unknown("tracker", each, TRACKERS)
             each = TRACKERS[each]()
+        if not callable(each):
+            raise InputError(
+                f"{each!r} is no tracker: give a name ({', '.join(sorted(TRACKERS))}) or a "
+                "function of a dict"
+            )
         found.append(each)
     return found
 

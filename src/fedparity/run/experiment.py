@@ -267,6 +267,7 @@ class Experiment:
         known = lstar.is_cached(self.setup, rule, self.choice.name)
         return None if known else lstar.cost(self.setup, rule)
 
+    @checked
     def describe(self) -> dict[str, Any]:
         """Return everything needed to run the experiment again, as plain values."""
         return describe(self)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fedparity.arguments import checked
 from fedparity.errors import FedparityError, InputError
 from fedparity.metrics.clientframe import summary_value
 from fedparity.records.result import Result
@@ -60,6 +61,7 @@ class Tuned:
         return with_settings(self._experiment, self.best)
 
 
+@checked
 def tune(
     experiment: Experiment,
     space: Mapping[str, str],
@@ -98,6 +100,10 @@ def tune(
     whose summary is worse than the median of earlier ones at the same round. With a condition they
     do not: a model that learns nothing can have the best summary of all.
     """
+    if not isinstance(experiment, Experiment):
+        raise InputError(f"experiment is a {type(experiment).__name__}: give an Experiment")
+    if not isinstance(space, Mapping):
+        raise InputError("space is no mapping: give values by name, {'solver.lr': '0.01,0.1'}")
     optuna = _optuna()
     ranges = read_space(space)
     wanted = aims.read(aim, experiment.summaries)

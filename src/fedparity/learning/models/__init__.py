@@ -5,6 +5,9 @@ of one example, without the batch, and ``outputs`` the number of classes or of t
 Of these models resnet18 and mobilenet_v2 have BatchNorm, unless ``norm="group"``; none has Dropout.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from fedparity.errors import absent
 from fedparity.learning.models.convolutional import cnn, cnn5, lenet
 from fedparity.learning.models.dense import linear, mlp
 from fedparity.learning.models.mobilenet import mobilenet_v2
@@ -33,3 +36,8 @@ __all__ = [
     "vit",
     "vit_b32",
 ]
+
+if not TYPE_CHECKING:  # a type checker finds a wrong name by itself
+
+    def __getattr__(name: str) -> Any:
+        raise absent("fedparity.models", name, __all__)

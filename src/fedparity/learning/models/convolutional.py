@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import Field, validate_call
+from pydantic import Field
 from torch import nn
 
+from fedparity.arguments import checked
 from fedparity.errors import InputError
 from fedparity.learning.models.shapes import Shape, sequence, sides
 
 Width = Annotated[int, Field(ge=1)]
 
 
-@validate_call
+@checked
 def lenet(
     shape: Shape,
     outputs: int,
@@ -45,7 +46,7 @@ def lenet(
     )
 
 
-@validate_call
+@checked
 def cnn(
     shape: Shape,
     outputs: int,
@@ -80,7 +81,7 @@ def cnn(
     )
 
 
-@validate_call
+@checked
 def cnn5(shape: Shape, outputs: int, *, channels: Width = 32, hidden: Width = 128) -> nn.Module:
     """Five layers: 3x3 convolutions of 32, 64 and 64 channels, a hidden layer, and the last.
 

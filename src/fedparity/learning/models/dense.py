@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, validate_call
+from pydantic import Field
 from torch import nn
 
+from fedparity.arguments import checked
 from fedparity.learning.models.shapes import Shape, flat_features, sequence
 
 
-@validate_call
+@checked
 def linear(
     shape: Shape, outputs: int, *, softmax: bool = False, zero_bias: bool = False
 ) -> nn.Module:
@@ -26,7 +27,7 @@ def linear(
     return sequence(flatten=nn.Flatten(), out=out, **_end(softmax))
 
 
-@validate_call
+@checked
 def mlp(
     shape: Shape,
     outputs: int,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import validate_call
 from torch import Tensor, nn
 
+from fedparity.arguments import checked
 from fedparity.learning.models.shapes import Shape, norm, sequence, sides
 
 STAGES = (
@@ -44,7 +44,7 @@ class Bottleneck(nn.Module):
         return x + found if self.adds else found
 
 
-@validate_call
+@checked
 def mobilenet_v2(shape: Shape, outputs: int, *, norm: Norm = "batch") -> nn.Module:
     """MobileNetV2 of width 1: 17 bottlenecks, 1280 features.
 

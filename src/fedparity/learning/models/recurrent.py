@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from pydantic import Field, validate_call
+from pydantic import Field
 from torch import Tensor, nn
 
+from fedparity.arguments import checked
 from fedparity.errors import InputError
 from fedparity.learning.models.shapes import Shape
 
@@ -52,7 +53,7 @@ class Pairs(nn.Module):
         return found
 
 
-@validate_call
+@checked
 def char_lstm(
     shape: Shape,
     outputs: int,
@@ -73,7 +74,7 @@ def char_lstm(
     return Characters(outputs, embedding, hidden, layers)
 
 
-@validate_call
+@checked
 def pair_lstm(
     shape: Shape,
     outputs: int,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import validate_call
 from torch import Tensor, nn
 
+from fedparity.arguments import checked
 from fedparity.learning.models.shapes import Shape, norm, sequence, sides
 
 SMALL = 64
@@ -34,7 +34,7 @@ class Block(nn.Module):
         return found
 
 
-@validate_call
+@checked
 def resnet18(
     shape: Shape,
     outputs: int,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from pydantic import Field, validate_call
+from pydantic import Field
 from torch import Tensor, nn
 
+from fedparity.arguments import checked
 from fedparity.errors import InputError
 from fedparity.learning.models.shapes import Shape, sides
 
@@ -74,7 +75,7 @@ class VisionTransformer(nn.Module):
         return found
 
 
-@validate_call
+@checked
 def vit(
     shape: Shape,
     outputs: int,
@@ -96,7 +97,7 @@ def vit(
     return VisionTransformer(shape, outputs, patch, dim, depth, heads, hidden)
 
 
-@validate_call
+@checked
 def vit_b32(shape: Shape, outputs: int) -> nn.Module:
     """ViT-B/32: 12 layers of width 768 with 12 heads, patches of 32 pixels (see ``vit``)."""
     return VisionTransformer(shape, outputs, 32, 768, 12, 12, 3072)

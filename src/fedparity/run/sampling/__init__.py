@@ -6,8 +6,10 @@ PowerOfChoice(candidates=20, signal='fresh')
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from fedparity import imports
-from fedparity.errors import InputError
+from fedparity.errors import InputError, absent
 from fedparity.imports import Allowed
 from fedparity.run.sampling.available import Available as Available
 from fedparity.run.sampling.plain import Size as Size
@@ -38,3 +40,9 @@ def read(sampling: object, allowed: Allowed | None = None) -> Sampling:
     if allowed is None:
         allowed = Allowed.by(named=sampling)
     return imports.make("sampling", parse_one(sampling), SAMPLINGS, allowed, Sampling)
+
+
+if not TYPE_CHECKING:  # a type checker finds a wrong name by itself
+
+    def __getattr__(name: str) -> Any:
+        raise absent("fedparity.sampling", name, [kind.__name__ for kind in SAMPLINGS.values()])
