@@ -69,6 +69,24 @@ def test_flags_and_file_give_the_same_run(cli):
     pd.testing.assert_frame_equal(first, second)
 
 
+def test_unseen_clients_are_the_same_by_flag_and_file(cli):
+    Path("experiment.yaml").write_text(
+        "data: {dataset: digits, partition: shards, clients: 5}\n"
+        "model: linear\nrounds: 2\nlstar: none\nunseen: [client-1, client-3]\n"
+    )
+    assert cli("run", "experiment.yaml", "--out", "file").code == 0
+    few = ("--rounds", "2", "--lstar", "none", "--lr", "0.01", "--unseen")
+    done = cli("run", *DIGITS, *few, "client-1,client-3", "--out", "flags")
+    assert done.code == 0
+    assert "2 clients never trained" in done.out
+    for name in ("file", "flags"):
+        assert list(pd.read_parquet(f"{name}/unseen.parquet")["client"]) == ["client-1", "client-3"]
+        assert len(pd.read_parquet(f"{name}/clients.parquet")) == 3
+    assert cli("run", *DIGITS, *few, "0.4", "--out", "drawn").code == 0
+    assert len(pd.read_parquet("drawn/unseen.parquet")) == 2
+    assert cli("run", *DIGITS, *few, "nobody", "--out", "wrong").code == 2
+
+
 def test_a_file_of_best_losses_takes_the_place_of_training_alone(cli):
     names = [f"client-{k}" for k in range(5)]
     pd.DataFrame({"client": names, "lstar": [0.5] * 5}).to_csv("alone.csv", index=False)
@@ -135,7 +153,7 @@ def test_every_flag_reaches_the_experiment(cli):
         *("--engine", "loop", "--chunk", "2", "--dtype", "float64", "--evaluate-every", "2"),
         *("--checkpoint-every", "2", "--keep", "worst_accuracy", "--stop-metric", "max_gap"),
         *("--patience", "4", "--lstar", "train_plateau(rounds=2)", "--no-predictions"),
-        *("--trainable", "*"),
+        *("--trainable", "*", "--unseen", "1"),
     )
     assert done.code == 0, done.err
     found = yaml.safe_load(Path("run/experiment.yaml").read_text())
@@ -182,6 +200,7 @@ def test_every_flag_reaches_the_experiment(cli):
         "lstar": "train_plateau(rounds=2)",
         "predictions": False,
         "trainable": "*",
+        "unseen": 1,
         "pretrained": None,
     }
 

@@ -41,6 +41,15 @@ def _number(text: str) -> int | float:
         return float(text)
 
 
+def _unseen(text: str) -> int | float | list[str] | None:
+    if text.lower() == "none":
+        return None
+    try:
+        return _number(text)
+    except ValueError:
+        return _listed(text)
+
+
 def _or_none(word: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: None if text.lower() in (word, "none") else read(text)
 
@@ -172,6 +181,14 @@ SERVER = (
         str,
         "How they are drawn: uniform, size, 'power_of_choice(candidates=20)' or "
         "'available(file=trace.csv)'.",
+    ),
+    Flag(
+        "unseen",
+        ("unseen",),
+        str,
+        "Clients that never train, judged at the end: a number, a share below 1, or names.",
+        _unseen,
+        "int|share|LIST",
     ),
     Flag("weighting", ("weighting",), str, "Weights before any part speaks: size or uniform."),
     Flag("drop", ("drop",), float, "Probability that a client asked does not answer."),

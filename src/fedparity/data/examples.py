@@ -64,6 +64,8 @@ class Examples:
         How a table's columns became inputs.
     findings
         What was odd about the table; :meth:`check` tells it with the rest.
+    whole
+        The federation that these clients were taken from, where the others never train.
     """
 
     names: tuple[str, ...]
@@ -79,6 +81,7 @@ class Examples:
     columns: tuple[tuple[str, str], ...] = ()
     preparation: Preparation | None = None
     findings: tuple[Finding, ...] = ()
+    whole: Examples | None = None
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -250,6 +253,7 @@ class Examples:
             test=test,
             recipe=None,
             about=about,
+            whole=None,
         )
 
     def with_label_noise(

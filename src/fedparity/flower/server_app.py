@@ -19,7 +19,7 @@ from fedparity.engines.engine import Setup
 from fedparity.engines.evaluation import Values
 from fedparity.errors import InputError
 from fedparity.flower import Settings
-from fedparity.flower.agreement import agreed, blueprint, settings_of
+from fedparity.flower.agreement import agreed, blueprint, conditions_of, settings_of
 from fedparity.flower.census import Facts, stand_in
 from fedparity.flower.checking import check_lstar
 from fedparity.flower.codec import BadMessage
@@ -38,6 +38,7 @@ from fedparity.run.experiment import Experiment
 from fedparity.run.file import experiment as read_experiment
 from fedparity.run.given import is_rule
 from fedparity.run.lstar import ACCURACIES, COLUMNS, SPLITS, read, rule
+from fedparity.run.unseen import refuse_on_flower
 from fedparity.run.watching import Watcher
 
 SITES = "sites.json"
@@ -81,6 +82,7 @@ def serve(
     allowed
         The code that settings may name.
     """
+    refuse_on_flower(conditions_of(settings))
     roster = Roster(grid, config.clients, agreed(settings, task, allowed))
     name = secrets.token_hex(16)
     file = config.out / SITES

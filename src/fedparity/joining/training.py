@@ -106,6 +106,8 @@ def lean(whole: Experiment) -> Experiment:
         raise InputError("coalitions take a rule for L*, not numbers: they are others in each")
     return dataclasses.replace(
         whole,
+        federation=dataclasses.replace(whole.federation, whole=None),
+        unseen=None,
         predictions=False,
         lstar=whole.lstar if reads or watched else "none",
         evaluate_every=whole.evaluate_every if watched else whole.rounds,

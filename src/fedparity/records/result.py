@@ -47,6 +47,8 @@ class Result(Trained):
         Rounds done.
     path
         The run directory, if there is one.
+    unseen
+        One row a client that never trained, at the shared final model; None where all trained.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Result(Trained):
         self._verdicts: pd.DataFrame | None = None
         self.rounds, self.path = rounds, path
         self._module = module
+        self.unseen: pd.DataFrame | None = None
         self._task: Task | None = None
         self._preparation: Preparation | None = None
 
@@ -116,6 +119,12 @@ class Result(Trained):
         }
         summary = self.frame.summary(split)
         return pd.concat([summary, pd.Series(found, dtype=float)]) if found else summary
+
+    def unseen_summary(self, split: Split = "test") -> pd.Series[float]:
+        """Return one number a metric, over the clients that never trained."""
+        if self.unseen is None:
+            raise InputError("every client trained: run the experiment with unseen=0.2, say")
+        return ClientFrame(self.unseen, metrics=meanings(self.record)).summary(split)
 
     def keep(
         self,
@@ -334,4 +343,7 @@ class Result(Trained):
         history = folder.read_table(folder.history)
         rounds = int(history["round"].max()) if len(history) else 0
         clients = folder.read_table(folder.clients)
-        return cls(clients, history, settings, rounds, path=folder.path)
+        result = cls(clients, history, settings, rounds, path=folder.path)
+        if folder.unseen.exists():
+            result.unseen = folder.read_table(folder.unseen)
+        return result

@@ -34,9 +34,9 @@ class RunDir:
     ``experiment.yaml`` (complete, re-runnable), ``history.parquet``, ``clients.parquet``,
     ``lstar.parquet``, ``lstar_curves.parquet``, ``preparation.json`` (of own tables),
     ``model.safetensors``, ``last.safetensors`` where the model kept is not the last,
-    ``predictions.parquet``, ``checkpoint/`` and the one before in ``checkpoint.old/``,
-    ``log.jsonl``, ``report.html``; ``checksums.json`` of what is read again, and ``lock`` while a
-    process writes to the directory.
+    ``predictions.parquet``, ``unseen.parquet`` where clients never trained, ``checkpoint/``
+    and the one before in ``checkpoint.old/``, ``log.jsonl``, ``report.html``; ``checksums.json`` of
+    what is read again, and ``lock`` while a process writes to the directory.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -48,6 +48,7 @@ class RunDir:
         self.preparation = self.path / PREPARATION
         self.model = self.path / "model.safetensors"
         self.last = self.path / "last.safetensors"
+        self.unseen = self.path / "unseen.parquet"
         self.predictions = self.path / "predictions.parquet"
         self.lstar_curves = self.path / "lstar_curves.parquet"
         self.checkpoint = self.path / "checkpoint"
@@ -127,11 +128,16 @@ class RunDir:
 
     def reopen(self, checkpoint: Path, rounds: int) -> None:
         """Let a run go on to ``rounds``: what it left when it was finished is no longer true."""
-        for file in (self.clients, self.model, self.last, self.predictions, self.report):
+        for file in self._of_the_end():
             file.unlink(missing_ok=True)
         if checkpoint != self.checkpoint and self.checkpoint.exists():
             drop_newest(self.checkpoint)
         self.update(rounds)
+
+    def _of_the_end(self) -> tuple[Path, ...]:
+        """Return what a run leaves when it is finished."""
+        ends = (self.clients, self.model, self.last, self.predictions, self.report)
+        return (*ends, self.unseen)
 
     def restart(self) -> None:
         """Let a run begin again that has no checkpoint: what else it left is no longer true."""
@@ -144,7 +150,7 @@ class RunDir:
         kept = [line for line in lines if line.startswith(b'{"round": 0, "lstar"')]
         if lines != kept:
             warnings.warn(f"{self.path} has no checkpoint: its run begins again", stacklevel=3)
-        for file in (self.model, self.last, self.predictions, self.report, self.history):
+        for file in (*self._of_the_end(), self.history):
             file.unlink(missing_ok=True)
         self._write_log(b"".join(kept))
         shutil.rmtree(self.pieces, ignore_errors=True)

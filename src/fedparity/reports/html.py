@@ -15,7 +15,7 @@ from fedparity.certainty import FEW
 from fedparity.metrics.groups import GROUP, RESAMPLES
 from fedparity.records.result import Result
 from fedparity.records.rundir import RunDir
-from fedparity.reports import numbers
+from fedparity.reports import numbers, unseen
 from fedparity.reports.findings import (
     cautions,
     divergences,
@@ -105,6 +105,7 @@ def page(results: Results, baseline: str | None = None) -> str:
         "<h2>Client by client</h2>",
         *_clients(results),
         *_groups(results),
+        *_unseen(results),
         "<h2>Settings</h2>",
         *_settings(first.settings, comparing=len(results) > 1),
     ]
@@ -135,7 +136,7 @@ def _findings(results: Results, baseline: str | None) -> Iterator[str]:
         sentences = cautions(results)
         if baseline is not None:
             sentences = [levelling(results, baseline), *sentences]
-    sentences = [*sentences, *privacy(results)]
+    sentences = [*sentences, *unseen.sentences(results), *privacy(results)]
     yield from (f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 
@@ -244,6 +245,21 @@ def _clients(results: Results) -> Iterator[str]:
     if len(order) < len(first):
         cut = f"The worst and the best {MOST // 2} of {len(first)} clients. "
     yield f'<p class="note">{escape(cut + _definitions(frames))}</p>'
+
+
+def _unseen(results: Results) -> Iterator[str]:
+    """Yield a table of the clients that never trained, where there are any."""
+    if (table := unseen.shown(results)) is None:
+        return
+    heads = (escape(head).replace("\n", "<br>") for head in ["client", *table.heads])
+    above = "".join(f"<th>{head}</th>" for head in heads)
+    yield "<h2>Clients never seen in training</h2>"
+    yield f'<div class="wide"><table><thead><tr>{above}</tr></thead><tbody>'
+    for name, *cells in zip(table.names, *table.cells, strict=True):
+        row = "".join(f"<td>{escape(cell)}</td>" for cell in [name, *cells])
+        yield f"<tr>{row}</tr>"
+    yield "</tbody></table></div>"
+    yield '<p class="note">On test examples, at the shared final model.</p>'
 
 
 def _groups(results: Results) -> Iterator[str]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fedparity.certainty import FEW, GAINS
 from fedparity.metrics import ClientFrame
-from fedparity.reports import numbers
+from fedparity.reports import numbers, unseen
 from fedparity.reports.findings import cautions, divergences, levelling, privacy, weights
 from fedparity.reports.numbers import (
     Frames,
@@ -50,6 +50,7 @@ def show(results: Results, console: Console, baseline: str | None = None) -> Non
     for line in divergences(results):
         console.print()
         console.print(escape(line), style="bold red", highlight=False)
+    show_unseen(results, console)
     for line in privacy(results):
         console.print()
         console.print(escape(line), highlight=False)
@@ -79,6 +80,20 @@ def show_clients(results: Results, console: Console) -> None:
         )
     for line in lines:
         console.print(escape(line), style="dim", highlight=False)
+
+
+def show_unseen(results: Results, console: Console) -> None:
+    """Print what clients that never trained get, where there are any."""
+    for line in unseen.sentences(results):
+        console.print()
+        console.print(escape(line), highlight=False)
+    if (table := unseen.shown(results)) is not None:
+        console.print()
+        columns = [
+            Column(head, [Text(cell) for cell in cells]).aligned()
+            for head, cells in zip(table.heads, table.cells, strict=True)
+        ]
+        _print_columns("unseen client", table.names, columns, console)
 
 
 def show_algorithms(results: Results, console: Console) -> None:

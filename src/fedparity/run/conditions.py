@@ -84,6 +84,9 @@ class Conditions(metaclass=Settings):
     lstar
         Rule for the best loss alone: ``best_validation``, ``train_plateau`` or ``none``. Or the
         numbers themselves: by client, or the name of a CSV or parquet file that has them.
+    unseen
+        Clients that never train and are evaluated with the final model: a share below 1, a number,
+        or a list of names. Drawn by seed and name. None lets all train.
     predictions
         Keep what the final models say of every validation and test example.
     """
@@ -107,4 +110,5 @@ class Conditions(metaclass=Settings):
     checkpoint_every: int | None = Field(default=None, ge=1)
     keep: str = "last"
     lstar: str | dict[Any, Any] = "best_validation"
+    unseen: Annotated[int | float | list[str] | None, Field(union_mode="left_to_right")] = None
     predictions: bool = True

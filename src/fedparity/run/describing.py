@@ -30,6 +30,7 @@ def describe(experiment: Experiment) -> dict[str, Any]:
     assert isinstance(experiment.algorithm, Algorithm)
     assert isinstance(experiment.task, Task)
     recipe, file = experiment.federation.recipe, experiment.conditions.pretrained
+    whole = experiment.federation.whole
     solver = {k: v for k, v in vars(experiment.solver).items() if not k.startswith("_")}
     return {
         **({"data": dict(recipe)} if recipe is not None else {}),
@@ -57,6 +58,7 @@ def describe(experiment: Experiment) -> dict[str, Any]:
             **({"softens": soft} if (soft := experiment.algorithm.softens) else {}),
             "engine_reason": experiment.choice.reason,
             "federation": experiment.federation.fingerprint,
+            **({"unseen_clients": len(whole) - len(experiment.federation)} if whole else {}),
             "clients": len(experiment.federation),
             "inputs": list(experiment.federation.shape),
             "outputs": experiment.federation.outputs,
@@ -84,7 +86,7 @@ def identity(experiment: Experiment) -> dict[str, Any]:
     told = experiment.describe()
     free = {"rounds", "evaluate_every", "checkpoint_every", "chunk", "record", "data", "model"}
     free |= {"metrics", "predictions", "device"}
-    file = experiment.conditions.pretrained
+    file, whole = experiment.conditions.pretrained, experiment.federation.whole
     still = fingerprint(experiment.setup.module)  # a checkpoint holds what moves
     return {
         "federation": experiment.federation.fingerprint,
@@ -92,6 +94,7 @@ def identity(experiment: Experiment) -> dict[str, Any]:
         **{key: value for key, value in told.items() if key not in free},
         "sampling": experiment.drawing.identity,
         "lstar": digest(experiment.conditions.lstar),
+        **({} if whole is None else {"federation with unseen clients": whole.fingerprint}),
         **({} if still is None else {"digest of what is frozen": still}),
         **({"sha256 of the pretrained file": digest_of(file)} if file else {}),
     }

@@ -30,6 +30,7 @@ from fedparity.run.alone import Alone
 from fedparity.run.evaluating import Evaluated
 from fedparity.run.experiment import Experiment
 from fedparity.run.rounds import round_
+from fedparity.run.unseen import unseen_table
 from fedparity.run.watching import Watcher, interruptible
 
 PAUSE = 10.0
@@ -265,6 +266,7 @@ class Run(Evaluated):
         alone = self._recalled()
         clients = self._table(values, base).assign(rounds_answered=state.answered.numpy())
         clients = keeping.with_metrics_alone(clients, self.door, alone)
+        unseen = unseen_table(experiment, down.x, down.buffers)
         examples, cut = keeping.predictions(experiment, self.door, down, alone)
         if cut:
             settings["record"]["predictions"] = cut
@@ -277,6 +279,8 @@ class Run(Evaluated):
             with self.folder.checksums.placing(self.folder.model) as beside:
                 save_module(module, beside)
             self._keep_more(state, examples, alone)
+            if unseen is not None:
+                self.folder.write_table(self.folder.unseen, unseen)
             found = {k: v for k, v in settings["record"].items() if k in KEPT}
             self.folder.update(experiment.rounds, **found)
             self.folder.write_table(self.folder.clients, clients)  # the last: it tells of the end
@@ -284,6 +288,7 @@ class Run(Evaluated):
         result = Result(clients, self.history.table(), settings, state.round, module, path)
         curves = None if alone is None else alone.curves
         result.keep(examples, curves, experiment.setup.task, experiment.federation.preparation)
+        result.unseen = unseen
         if path is not None:
             from fedparity.reports.html import write
 

@@ -34,6 +34,7 @@ from fedparity.run.preparing import cohort_size, prepare
 from fedparity.run.refusing import check_kinds, check_parts, check_settings
 from fedparity.run.sampling import Population, Sampling
 from fedparity.run.sampling import read as read_sampling
+from fedparity.run.unseen import Unseen, apart, check_unseen
 from fedparity.spec import call
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Experiment:
         :class:`~fedparity.method.algorithm.Algorithm`, a part or a list of parts.
     rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, device,
     dtype, buffers, trainable, pretrained, evaluate_every, checkpoint_every, keep, lstar,
-    predictions
+    unseen, predictions
         See :class:`Conditions`; ``sampling`` may be a
         :class:`~fedparity.run.sampling.Sampling` too.
     solver
@@ -104,6 +105,7 @@ class Experiment:
     checkpoint_every: int | None = None
     keep: str = "last"
     lstar: Given = "best_validation"
+    unseen: Unseen = None
     predictions: bool = True
     stop: Stop | None = None
     metrics: Sequence[Asked] | str = ()
@@ -124,6 +126,8 @@ class Experiment:
             )
         check_kinds(self.solver, self.stop, self.metrics)
         names = Conditions.__dataclass_fields__
+        dealing = {name: getattr(self, name) for name in ("unseen", "seed", "engine")}
+        self.federation = apart(self.federation, call("experiment", Conditions, dealing))
         self.given = given(self.lstar, self.federation)
         if self.given is not None:
             self.lstar = plain(self.given, self.federation)
@@ -143,6 +147,7 @@ class Experiment:
         self.setup = self._setup()
         self.federation = self.setup.federation
         check_parts(self)
+        check_unseen(self)
         self.choice = self._choose()
 
     def _measured(self) -> tuple[Metric, ...]:

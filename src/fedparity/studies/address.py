@@ -34,7 +34,10 @@ VERSION = 1
 """Of what an address is made of."""
 FREE = ("checkpoint_every", "chunk")
 """Conditions that change no number."""
-ALONE = ("data", "task", "model", "solver", "seed", "engine", "dtype", "trainable", "pretrained")
+ALONE = (
+    *("data", "task", "model", "solver", "seed", "engine", "dtype", "trainable", "pretrained"),
+    "unseen",
+)
 """What L* depends on, besides its rule."""
 LENGTH = 16
 Settings = dict[str, Any]

@@ -190,14 +190,16 @@ def _blind(experiment: Experiment) -> Experiment:
         offsets=none,
         groups={k: g[:0] for k, g in test.groups.items()},
     )
-    bare = dataclasses.replace(federation, test=empty, recipe=None)
+    bare = dataclasses.replace(federation, test=empty, recipe=None, whole=None)
     told = experiment.lstar
     if isinstance(told, dict):
         told = {
             name: {s: v for s, v in by.items() if s != "test"} if isinstance(by, dict) else by
             for name, by in told.items()
         }
-    return dataclasses.replace(experiment, federation=bare, lstar=told, predictions=False)
+    return dataclasses.replace(
+        experiment, federation=bare, lstar=told, unseen=None, predictions=False
+    )
 
 
 def _with_lstar(blind: Experiment) -> Experiment:
