@@ -32,6 +32,7 @@ ORDER = (
     "joining",
     "tuning",
     "fronts",
+    "figures",
     "studies",
     "flower",
     "testing",

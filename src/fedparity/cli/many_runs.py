@@ -1,4 +1,4 @@
-"""The commands that do many runs for one answer: ``coalitions``, ``study``, ``tune``."""
+"""The commands of many runs: ``coalitions``, ``study``, ``tune``, ``figures``, ``frontier``."""
 
 from __future__ import annotations
 
@@ -102,3 +102,41 @@ def tune(
 
     allowed = allowed_from(allow_import, settings_from(None, given))
     tuning.search(settings, over, aim, trials, journal, data_dir, allowed)
+
+
+@app.command("figures")
+def figures(
+    directory: Annotated[Path, typer.Argument(help="A study, a comparison or a run.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder; by default 'figures' in the directory.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="svg, pdf, png, or several.")] = "pdf,svg",
+    metric: Annotated[str, typer.Option(help="Of curves, clients and payers.")] = "accuracy",
+    reference: Annotated[
+        str | None, typer.Option(help="Against which who pays is drawn; by default the first.")
+    ] = None,
+) -> None:
+    """Draw curves, clients, the frontier, who pays, and ranks, as far as the runs allow."""
+    from fedparity.cli.figures import draw
+
+    draw(directory, out or directory / "figures", form, metric, reference)
+
+
+@app.command("frontier")
+def frontier(
+    directory: Annotated[Path, typer.Argument(help="A study or a comparison that has been run.")],
+    *,
+    across: Annotated[
+        str, typer.Option(help="Two summaries of the clients.")
+    ] = "mean_accuracy,gap_variance",
+    reference: Annotated[
+        str | None, typer.Option(help="Against which levelling down is judged.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="validation, or test.")] = "validation",
+    picture: Annotated[Path | None, typer.Option(help="A .pdf, .svg or .png file.")] = None,
+) -> None:
+    """Tell which settings no other beats in two summaries, and which one to take."""
+    from fedparity.cli.figures import tell_frontier
+
+    tell_frontier(directory, across, reference, split, picture)

@@ -13,6 +13,7 @@ import pandas as pd
 from fedparity import workers as machine
 from fedparity.data import Federation
 from fedparity.errors import DamagedError, FedparityError, InputError, unknown
+from fedparity.figures import Labelled
 from fedparity.imports import Allowed, texts_in
 from fedparity.metrics.summaries import Split
 from fedparity.records.result import Result
@@ -20,6 +21,7 @@ from fedparity.records.rundir import RunDir
 from fedparity.studies import address
 from fedparity.studies.file import OWN, read
 from fedparity.studies.grid import Cell, cells, checked, labelled, put, seeds_of
+from fedparity.studies.plot import Plot, finished
 from fedparity.studies.pool import Pool
 from fedparity.studies.schedule import Board, Task, Watch, work_off
 from fedparity.studies.table import Table, tabled
@@ -283,6 +285,19 @@ class Study:
         for run in self.runs:
             if self.state(run).state in ("done", "diverged"):
                 yield run, Result.load(run.directory)
+
+    def labelled(self, across_settings: bool = False) -> list[Labelled]:
+        """Return the finished runs that did not diverge, as figures and frontiers take them.
+
+        Each setting of the grid has a label of its own; ``across_settings`` takes them as further
+        repetitions of an algorithm.
+        """
+        return finished(self, across_settings)
+
+    @property
+    def plot(self) -> Plot:
+        """Figures: curves, clients, frontier, payers and ranks (``fedparity[figures]``)."""
+        return Plot(self)
 
     def table(
         self,

@@ -136,8 +136,8 @@ def rounded(mean: float, std: float) -> tuple[str, str]:
         return f"{mean:.4g}", ""
     if std == 0:
         return f"{mean:.4g}", "0"
-    places = 1 - math.floor(math.log10(std))
-    if not 0 <= places <= 8:
+    places = max(0, 1 - math.floor(math.log10(std)))
+    if places > 8 or abs(mean) >= 1e7:
         return f"{mean:.4g}", f"{std:.2g}"
     return f"{mean:.{places}f}", f"{std:.{places}f}"
 
