@@ -81,6 +81,16 @@ def test_metrics_of_the_models_trained_alone_are_those_of_the_simulator(tmp_path
     assert (result.clients["test_alone_brier"] != result.clients["test_brier"]).any()
 
 
+def test_a_model_alone_that_a_site_no_longer_has_leaves_its_numbers_missing(tmp_path):
+    deployment = Deployment(tmp_path, {"metrics": ["brier"], "rounds": 1})
+    deployment.run()
+    for file in tmp_path.glob("sites/client-*/lstar/*.safetensors"):
+        file.unlink()
+    clients = deployment.run("again").clients
+    assert clients["test_alone_brier"].isna().all()
+    assert clients["test_brier"].notna().sum() == 3
+
+
 def test_a_site_sends_one_number_a_metric(tmp_path):
     result = check(Deployment(tmp_path, {"metrics": ["auc", "brier"], "lstar": "none"}))
     assert result.clients["test_brier"].notna().sum() == 3

@@ -17,7 +17,6 @@ from fedparity.clients.store import ClientStore
 from fedparity.data import Federation
 from fedparity.engines import choice
 from fedparity.engines.engine import rows_of
-from fedparity.engines.evaluation import Values
 from fedparity.errors import InputError
 from fedparity.flower import codec
 from fedparity.flower.agreement import agreed, blueprint, conditions_of, digest
@@ -26,7 +25,7 @@ from fedparity.flower.codec import ALONE, BASE, BadMessage, Stamp
 from fedparity.flower.memory import Memory
 from fedparity.imports import Allowed
 from fedparity.learning.task import Task
-from fedparity.method.messages import SERVER, Down, Up
+from fedparity.method.messages import SERVER, Down, Own, Up
 from fedparity.records.settings import task_of
 from fedparity.reports.progress import Lines
 from fedparity.run import lstar
@@ -125,15 +124,13 @@ class Site:
         given = self.conditions.lstar
         return lstar.rule(str(given)) if is_rule(given) else None
 
-    def metrics_alone(self, door: Simulation, folder: Path, split: str) -> Values:
-        """Return the metrics of the model behind the client's L*, NaN where it was not kept."""
+    def _own(self, place: int, folder: Path) -> Own | None:
+        """Return the model behind the client's L*, if one is wanted and was kept."""
         if self._rule is None or not self.setup.metrics:
-            return {}
-        setup = replace(self.setup, places=door.engine.setup.places)
+            return None
+        setup = replace(self.setup, places=np.asarray([place]))
         alone = lstar.recalled(setup, self._rule, "loop", folder)
-        found = door.metrics_alone(split, None if alone is None else alone.own)
-        missing = {metric.name: np.full(1, np.nan) for metric in self.setup.metrics}
-        return {**missing, **found}
+        return None if alone is None else alone.own
 
     def answer(self, down: Down, stamp: Stamp, memory: Memory) -> Up:
         """Return the client's answer to a probe or a round of training, and remember it."""
@@ -150,6 +147,9 @@ class Site:
     def evaluate(self, down: Down, stamp: Stamp, memory: Memory) -> dict[str, float]:
         """Return loss and metrics as ``model/split/metric``, on the splits that there are."""
         door, _ = self._door(stamp, memory)
+        own = self._own(stamp.place, memory.file.parent)
+        named = self.setup.metrics if self._rule is not None else ()
+        missing = {metric.name: np.full(1, np.nan) for metric in named}  # where none was kept
         return {
             f"{model}/{split}/{metric}": float(value[0])
             for split in lstar.SPLITS
@@ -157,7 +157,7 @@ class Site:
             for model, values in {
                 **door.evaluate(down, split),
                 BASE: door.base(split),
-                ALONE: self.metrics_alone(door, memory.file.parent, split),
+                ALONE: {**missing, **door.metrics_alone(split, own)},
             }.items()
             for metric, value in values.items()
         }
