@@ -27,6 +27,7 @@ ORDER = (
     "clients",
     "records",
     "contracts",
+    "pytest_plugin",
     "reports",
     "run",
     "joining",

@@ -42,3 +42,10 @@ def test_what_cannot_be_told_ends_with_3(cli, folder):
 
 def test_a_contract_that_is_not_there_is_wrong_input(cli, folder):
     assert cli("check", str(folder), "--contract", "none.yaml").code == 2
+
+
+def test_flags_about_data_are_refused_beside_a_contract(cli, folder):
+    Path("contract.yaml").write_text("clauses: ['max_gap <= 9']\n")
+    done = cli("check", str(folder), "--contract", "contract.yaml", "--clients", "3")
+    assert done.code == 2
+    assert "leave out --clients" in done.err

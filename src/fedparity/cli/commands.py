@@ -286,6 +286,11 @@ def check(
     if contract is not None:
         from fedparity.cli.contract import check as judge
 
+        others = {**given, "data_dir": data_dir, "allow_import": allow_import}
+        named = [name for name, value in others.items() if value is not None]
+        if named:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
+            raise InputError(f"--contract judges a run as it is: leave out {flags}")
         judge(Path(data), contract)
         return
     allowed = allowed_from(allow_import, settings_from(None, {"data": data}))
