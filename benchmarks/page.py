@@ -42,14 +42,19 @@ def processor() -> str:
     return next(named, "") or platform.processor() or platform.machine()
 
 
+def circumstances(before: float) -> str:
+    """Return when and on what was measured, and the load before."""
+    day = datetime.now(timezone.utc).strftime("%-d %B %Y")
+    return f"{day}. {machine()}. Load of the machine before: {before:.2f}."
+
+
 def text(sections: Sequence[Section], command: str, before: float) -> str:
     """Return the whole page; ``before`` is the load when measuring began."""
-    day = datetime.now(timezone.utc).strftime("%-d %B %Y")
     parts = [
         "# Speed",
         INTRODUCTION,
         f"```console\n$ {command}\n```",
-        f"{day}. {machine()}. Load of the machine before: {before:.2f}.",
+        circumstances(before),
         "## Bars",
         bars_markdown(sections),
         *(section.markdown() for section in sections),

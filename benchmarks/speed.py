@@ -4,16 +4,19 @@
 
 Without names all five workloads are measured, and all sections unless ``--only`` names some.
 ``--write`` writes the page docs/performance.md and its figure. A quiet machine is needed:
-contestants alternate, but a busy machine has other ratios.
+contestants alternate, but a busy machine has other ratios. The section "acs" needs its data in
+$FEDPARITY_DATA.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import acs
 import busy
 import choice
 import compiled
@@ -41,6 +44,7 @@ SECTIONS = (
     "fedfv",
     "evaluation",
     "whole",
+    "acs",
     "compile",
     "scaling",
     "choice",
@@ -105,6 +109,8 @@ def main() -> None:
     add("fedfv", methods.combining)
     add("evaluation", lambda: evaluation.measure(names, asked.repeats))
     add("whole", lambda: whole.measure(asked.rounds))
+    if os.environ.get("FEDPARITY_DATA"):
+        add("acs", acs.measure)
     add("compile", lambda: compiled.measure(names, asked.repeats))
     if "scaling" in wanted:
         out.print("measuring scaling ...", style="dim")
