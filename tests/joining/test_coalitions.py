@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedparity as fp
@@ -81,6 +84,28 @@ def test_who_agrees_helps_and_who_does_not_harms(found):
     assert told.loc[("ann", "odd"), "high"] < 0
     gained = found.alone().set_index("client")["change"]
     np.testing.assert_allclose(told["value"].groupby("client").sum(), -gained.sort_index())
+
+
+def test_splits_that_overlap_widen_every_interval(found):
+    wide = dataclasses.replace(found, overlap=0.375)  # 1/8 + 0.375 is 4 times 1/8
+    for told in ("alone", "shapley"):
+        one, two = getattr(found, told)(), getattr(wide, told)()
+        np.testing.assert_allclose(two["high"] - two["low"], 2 * (one["high"] - one["low"]))
+
+
+def test_a_training_is_kept_as_soon_as_it_is_done_and_resplit_data_tell_their_overlap():
+    rows = []
+    made = fp.coalitions(experiment, seeds=2, resplit=True, keep=rows.append)
+    assert len(rows) == 2 * 7
+    pd.testing.assert_frame_equal(pd.concat(rows, ignore_index=True), made.table())
+    assert made.overlap == pytest.approx(3 * 200 / (20 + 20 + 80))
+
+
+def test_a_group_with_a_loss_that_is_no_number_is_listed_as_open(found):
+    losses = [{g: loss.copy() for g, loss in of.items()} for of in found.losses]
+    losses[0][0b101][0] = np.nan
+    told = dataclasses.replace(found, losses=tuple(losses)).leaving().set_index("group")
+    assert told.loc["ann + odd", "verdict"] == "cannot be told"
 
 
 def test_one_seed_has_numbers_and_no_verdict():

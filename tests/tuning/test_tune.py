@@ -43,6 +43,13 @@ def test_the_experiment_found_has_the_settings_and_the_test_examples(found):
     assert len(made.federation.test) == len(DATA.test)
 
 
+def test_the_experiment_found_has_the_lstar_of_the_search(found):
+    made = found.experiment().run()
+    given = experiment().run()  # with the solver that was given
+    for split in ("validation", "test"):
+        assert made.clients[f"{split}_lstar"].equals(given.clients[f"{split}_lstar"])
+
+
 def test_test_examples_do_not_influence_anything(found):
     odd = dataclasses.replace(DATA.test, x=100 - 7 * DATA.test.x, y=torch.flip(DATA.test.y, (0,)))
     other = fp.tune(experiment(dataclasses.replace(DATA, test=odd)), SPACE, aim=AIM, trials=8)
@@ -76,6 +83,14 @@ def test_a_search_goes_on_from_its_journal(tmp_path):
     assert again.trials["solver.lr"][:2].tolist() == first.trials["solver.lr"].tolist()
     done = fp.tune(experiment(), SPACE, aim=AIM, trials=4, journal=file)
     assert done.trials.equals(again.trials)
+
+
+def test_a_file_that_is_no_journal_is_told_in_a_line(tmp_path):
+    file = tmp_path / "tune.journal"
+    file.write_text("no journal\n")
+    with pytest.raises(InputError, match="no journal of a search, or damaged") as told:
+        fp.tune(experiment(), SPACE, aim=AIM, trials=1, journal=file)
+    assert "\n" not in str(told.value)
 
 
 def test_a_journal_of_another_search_is_refused(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,31 +36,58 @@ def show(
     """Train all coalitions on every seed and print what they tell."""
     from fedparity.joining import coalitions, lean
     from fedparity.run.file import experiment
+    from fedparity.studies.grid import seeds_of
 
     if out is not None and out.exists():
         raise InputError(f"{out} exists: name a new file")
-    first = int(settings.get("seed", 0))
+    (first,) = seeds_of([settings.get("seed", 0)])
 
     def of_seed(seed: int) -> Experiment:
         return experiment({**settings, "seed": seed}, data_dir=data_dir, allowed=allowed)
 
     screen = console()
     introduce(lean(of_seed(first)), screen)
-    with at_work(), progress() as watch:
+    data = settings.get("data")
+    resplit = not isinstance(data, Mapping) or data.get("seed") is None  # dealt by the run's seed
+    with at_work(), progress() as watch, _kept(out) as keep:
         found = coalitions(
-            of_seed, seeds=range(first, first + seeds), confidence=confidence, watch=watch
+            of_seed,
+            seeds=range(first, first + seeds),
+            confidence=confidence,
+            watch=watch,
+            resplit=resplit,
+            keep=keep,
         )
-    if out is not None:
-        _write(found.table(), out)
     _print(found, screen)
+    if found.overlap:
+        screen.print(
+            "Seeds split the same examples anew, so intervals are widened (Nadeau and Bengio).",
+            markup=False,
+            soft_wrap=True,
+        )
     if out is not None:
         screen.print(f"\nThe losses of all coalitions are in {out}", markup=False)
 
 
-def _write(table: pd.DataFrame, file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def _kept(file: Path | None) -> Iterator[Callable[[pd.DataFrame], None] | None]:
+    """Give what writes rows beside a file as they come; at the end they take its place."""
+    if file is None:
+        yield None
+        return
     beside = file.with_name(f"{file.name}.part")
-    table.to_csv(beside, index=False)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = beside.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise InputError(f"cannot write {file}: {error.strerror}") from None
+    with handle:
+
+        def keep(rows: pd.DataFrame) -> None:
+            rows.to_csv(handle, index=False, header=not handle.tell())
+            handle.flush()
+
+        yield keep
     beside.replace(file)
 
 
@@ -78,7 +107,9 @@ def _print(found: Coalitions, screen: Console) -> None:
     _rows(found.alone(), screen)
     leaving = found.leaving()
     screen.print(
-        "Groups that would gain by leaving:" if len(leaving) else "No group would gain by leaving.",
+        "Groups that may gain by leaving:"
+        if len(leaving)
+        else "No group gains by leaving on average.",
         markup=False,
     )
     if len(leaving):

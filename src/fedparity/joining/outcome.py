@@ -35,10 +35,14 @@ class Coalitions:
     split
         The examples on which clients judge.
     confidence
-        Of the intervals, each by itself; and of the verdicts, over all clients, or all groups,
-        together (Holm).
+        Of the intervals, each by itself; and of each word of a verdict, over all clients, or all
+        groups, together (Holm). Clients share it between their two words; that some group would
+        leave, and that some would stay, have it each, as have ``stable`` and ``not stable``.
     diverged
         Trainings that diverged. Their losses count where they are numbers.
+    overlap
+        Test examples for each one of training where the seeds split the same examples anew, which
+        widens intervals: see :func:`fedparity.joining.verdicts.interval`. 0: seeds are independent.
 
     Notes
     -----
@@ -51,6 +55,7 @@ class Coalitions:
     split: str = "test"
     confidence: float = 0.95
     diverged: int = 0
+    overlap: float = 0.0
 
     @cached_property
     def groups(self) -> list[int]:
@@ -89,9 +94,11 @@ class Coalitions:
         everyone = (1 << len(self.names)) - 1
         alone = np.stack([[of[1 << k][k] for k in range(len(self.names))] for of in self.losses])
         joined = np.stack([of[everyone] for of in self.losses])
-        change, low, high = interval(joined - alone, self.confidence)
+        change, low, high = interval(joined - alone, self.confidence, self.overlap)
         level = (1 - self.confidence) / 2
-        gains, pays = (holm(below_zero(s * (joined - alone))) <= level for s in (1, -1))
+        gains, pays = (
+            holm(below_zero(s * (joined - alone), self.overlap)) <= level for s in (1, -1)
+        )
         verdict = np.select([gains, pays], ["better off with all", "better off alone"], UNTOLD)
         return pd.DataFrame(
             {
@@ -110,20 +117,22 @@ class Coalitions:
 
         ``least`` is the change of the loss of the member that gains least, with its interval.
         ``would leave`` says that every member certainly gains; a group of which one member
-        certainly loses ``would stay``; and of others nothing ``can be told``. Groups that would
-        stay are not listed.
+        certainly loses ``would stay``; and of others nothing ``can be told``, as where a loss is
+        no number. Groups that would stay are not listed.
         """
         proper = [g for g in self.groups if g.bit_count() < len(self.names)]
         changes = [self._leaving(group) for group in proper]
-        worst = np.array([below_zero(change).max() for change in changes])
+        worst = np.array([below_zero(change, self.overlap).max() for change in changes])
         goes = holm(worst) <= 1 - self.confidence
-        least_willing = [below_zero(-change).min() * change.shape[1] for change in changes]
+        least_willing = [
+            below_zero(-change, self.overlap).min() * change.shape[1] for change in changes
+        ]
         stays = holm(least_willing) <= 1 - self.confidence
         rows = []
         for group, change, leaves, remains in zip(proper, changes, goes, stays, strict=True):
-            mean, low, high = interval(change, self.confidence)
+            mean, low, high = interval(change, self.confidence, self.overlap)
             least = int(np.argmax(np.nan_to_num(mean, nan=np.inf)))
-            if not leaves and (remains or not mean[least] < 0):
+            if not leaves and (remains or mean[least] >= 0):  # NaN: nothing can be told
                 continue
             what = "would leave" if leaves else UNTOLD
             numbers = (mean[least], low[least], high[least])
@@ -149,7 +158,7 @@ class Coalitions:
         else:
             pairs = zip(self.losses, self.seeds, strict=True)
             each = np.stack([game.sampled_shapley(of, joining(count, s)) for of, s in pairs])
-        mean, low, high = interval(each, self.confidence)
+        mean, low, high = interval(each, self.confidence, self.overlap)
         rows = [
             (self.names[k], self.names[j], mean[k, j], low[k, j], high[k, j])
             for k in range(count)
@@ -191,8 +200,8 @@ class Coalitions:
             change = np.array(
                 [[of[group][k] - of[own[k]][k] for k in inside] for of in self.losses]
             )
-            pulls.append(below_zero(change).max())
-            holds.append(min(1.0, below_zero(-change).min() * len(inside)))
+            pulls.append(below_zero(change, self.overlap).max())
+            holds.append(min(1.0, below_zero(-change, self.overlap).min() * len(inside)))
         level = 1 - self.confidence
         if (holm(pulls) <= level).any():
             return "not stable"

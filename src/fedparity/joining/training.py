@@ -7,9 +7,11 @@ import warnings
 from collections.abc import Callable, Iterable
 
 import numpy as np
+import pandas as pd
 
 from fedparity.arguments import checked
 from fedparity.errors import InputError
+from fedparity.joining.game import Losses
 from fedparity.joining.groups import members, trained
 from fedparity.joining.outcome import Coalitions
 from fedparity.metrics import Split
@@ -26,6 +28,8 @@ def coalitions(
     split: Split = "test",
     confidence: float = 0.95,
     watch: Watcher | None = None,
+    resplit: bool = False,
+    keep: Callable[[pd.DataFrame], None] | None = None,
 ) -> Coalitions:
     """Train every coalition of clients, and tell what each client gets in each of them.
 
@@ -35,8 +39,8 @@ def coalitions(
     Parameters
     ----------
     experiment
-        The experiment with all clients; or a function of the seed that returns it, which may deal
-        the data anew, so that the intervals cover the chance of the split too.
+        The experiment with all clients; or a function of the seed that returns it, which may draw
+        the data anew, so that the intervals cover that chance too.
     seeds
         How many, from 0; or the seeds themselves. One seed gives numbers and no verdicts.
     split
@@ -45,6 +49,11 @@ def coalitions(
         Of the intervals; verdicts have the same over all clients, or all groups, together.
     watch
         Told how many trainings are done.
+    resplit
+        Whether the function splits the same examples anew for each seed. Such splits overlap, so
+        the intervals are wider: see :func:`fedparity.joining.verdicts.interval`.
+    keep
+        Called with the rows of :meth:`Coalitions.table` of each training as soon as it is done.
     """
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(map(int, seeds))
     if not chosen or len(set(chosen)) < len(chosen):
@@ -62,7 +71,8 @@ def coalitions(
             _part(whole, 1 << alone)
     watch = watch or Silent()
     watch.stage("coalitions", sum(map(len, plan)))
-    losses, done, diverged = [], 0, 0
+    losses: list[Losses] = []
+    done = diverged = 0
     for whole, groups in zip(wholes, plan, strict=True):
         of_seed = {}
         for group in groups:
@@ -70,10 +80,15 @@ def coalitions(
             of_seed[group] = np.full(len(names), np.nan)
             of_seed[group][list(members(group))] = result.clients[f"{split}_loss"]
             diverged += result.diverged is not None
+            if keep is not None:
+                seed, one = chosen[len(losses)], {group: of_seed[group]}
+                keep(Coalitions(names, (seed,), (one,), split).table())
             done += 1
             watch.advance(done)
         losses.append(of_seed)
-    return Coalitions(names, chosen, tuple(losses), split, confidence, diverged)
+    sizes = wholes[0].federation.sizes()
+    overlap = float(sizes[f"n_{split}"].sum() / sizes["n_train"].sum()) if resplit else 0.0
+    return Coalitions(names, chosen, tuple(losses), split, confidence, diverged, overlap)
 
 
 def _of_seed(experiment: Experiment | Callable[[int], Experiment], seed: int) -> Experiment:

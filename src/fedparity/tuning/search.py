@@ -55,10 +55,14 @@ class Tuned:
     _experiment: Experiment | None = field(default=None, repr=False, compare=False)
 
     def experiment(self) -> Experiment:
-        """Return the experiment that was given, with the best settings and all its data."""
+        """Return the experiment that was given, with the best settings and all its data.
+
+        A rule for L* is applied with the solver that was given, as in the search, not with the best
+        one: the L* of train, validation and test examples are numbers.
+        """
         if self.best is None or self._experiment is None:
             raise InputError("no trial met every condition: loosen the aim, or search more")
-        return with_settings(self._experiment, self.best)
+        return with_settings(_with_lstar(self._experiment), self.best)
 
 
 @checked
@@ -125,18 +129,7 @@ def tune(
             raise InputError(f"{of} diverged, so nothing can be judged against it: take a lower lr")
         references[of] = _numbers(result, wanted)
         watch.advance(done)
-    storage = None
-    if journal is not None:
-        Path(journal).parent.mkdir(parents=True, exist_ok=True)
-        backend = optuna.storages.journal.JournalFileBackend(str(journal))
-        storage = optuna.storages.JournalStorage(backend)
-    study = optuna.create_study(
-        study_name=NAME,
-        storage=storage,
-        load_if_exists=True,
-        direction="minimize" if wanted.better == "lower" else "maximize",
-        pruner=_pruner(wanted),
-    )
+    study = _begun(wanted, None if journal is None else Path(journal))
     _same_search(study, fixed, space, wanted)
     finished = _finished(study)
     study.sampler = optuna.samplers.TPESampler(seed=seed + finished, n_startup_trials=FIRST)
@@ -171,6 +164,31 @@ def _optuna() -> Any:
     return optuna
 
 
+def _begun(wanted: aims.Aim, journal: Path | None) -> Any:
+    """Return the search of a journal, or a new one."""
+    optuna = _optuna()
+    storages = optuna.storages
+    storage = None
+    try:
+        if journal is not None:
+            journal.parent.mkdir(parents=True, exist_ok=True)
+            backend = storages.journal.JournalFileBackend(str(journal))
+            storage = storages.JournalStorage(backend)
+        return optuna.create_study(
+            study_name=NAME,
+            storage=storage,
+            load_if_exists=True,
+            direction="minimize" if wanted.better == "lower" else "maximize",
+            pruner=_pruner(wanted),
+        )
+    except OSError as error:
+        raise InputError(f"cannot write {journal}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # ValueError: no JSON
+        raise InputError(
+            f"{journal} is no journal of a search, or damaged ({error}): name a new file"
+        ) from None
+
+
 def _pruner(wanted: aims.Aim) -> Any:
     pruners = _optuna().pruners
     return pruners.NopPruner() if wanted.conditions else pruners.MedianPruner(FIRST)
@@ -202,12 +220,13 @@ def _blind(experiment: Experiment) -> Experiment:
     )
 
 
-def _with_lstar(blind: Experiment) -> Experiment:
-    """Return the experiment with its L* as numbers, so that no trial moves them."""
-    if blind.given is not None or blind.lstar == "none":
-        return blind
-    found = lstar.cached(blind.setup, lstar.rule(str(blind.lstar)), blind.choice.name)
-    return dataclasses.replace(blind, lstar=found[["client", "train", "validation"]])
+def _with_lstar(given: Experiment) -> Experiment:
+    """Return the experiment with its L* as numbers, so that no solver moves them."""
+    if given.given is not None or given.lstar == "none":
+        return given
+    found = lstar.cached(given.setup, lstar.rule(str(given.lstar)), given.choice.name)
+    splits = [s for s in lstar.SPLITS if s != "test" or len(given.federation.test)]
+    return dataclasses.replace(given, lstar=found[["client", *splits]])
 
 
 def _numbers(result: Result, wanted: aims.Aim) -> dict[str, float]:

@@ -13,11 +13,11 @@ from fedparity.learning.solver import Solver
 from fedparity.run.conditions import Conditions
 from fedparity.run.experiment import Experiment
 from fedparity.spec import Spec, parse, split_list
+from fedparity.tuning.aim import NUMBER
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-NUMBER = r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"\s*({NUMBER})\s*\.\.\s*({NUMBER})(\s+log)?\s*")
 FREE = ("server_lr", "cohort", "weighting")
 """Conditions of a run that may be searched beside ``solver.*`` and settings of parts."""
