@@ -24,6 +24,7 @@ from fedparity.data.prepare import Preparation
 from fedparity.data.split import Split
 from fedparity.errors import InputError, unknown
 from fedparity.learning.seeds import generator
+from fedparity.learning.unpacking import Fields, shapes
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -64,6 +65,8 @@ class Examples:
         How a table's columns became inputs.
     findings
         What was odd about the table; :meth:`check` tells it with the rest.
+    fields
+        Where each tensor stands in an input that was given as a dict; empty for plain inputs.
     whole
         The federation that these clients were taken from, where the others never train.
     """
@@ -81,6 +84,7 @@ class Examples:
     columns: tuple[tuple[str, str], ...] = ()
     preparation: Preparation | None = None
     findings: tuple[Finding, ...] = ()
+    fields: Fields = ()
     whole: Examples | None = None
 
     def __post_init__(self) -> None:
@@ -129,7 +133,8 @@ class Examples:
         parts = " + ".join(f"{len(split)} {part}" for part, split in self._splits().items())
         what = build.told(self.kind, self.outputs)
         clients = f"{len(self)} client" + "s" * (len(self) != 1)
-        return f"{type(self).__name__}({clients}, {parts} examples, {what}, inputs {self.shape})"
+        inputs = shapes(self.fields, self.shape)
+        return f"{type(self).__name__}({clients}, {parts} examples, {what}, inputs {inputs})"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -140,7 +145,8 @@ class Examples:
     def fingerprint(self) -> str:
         """SHA-256 of names, offsets, inputs and targets: equal data, equal fingerprint."""
         digest = hashlib.sha256()
-        about = [self.kind, self.outputs, self.shape, self.names, self.classes]
+        about: list[Any] = [self.kind, self.outputs, self.shape, self.names, self.classes]
+        about += [self.fields] if self.fields else []
         digest.update(json.dumps(about).encode())
         for split in self._splits().values():
             for values in (split.offsets, split.x.numpy(), split.y.numpy()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from fedparity.arguments import checked, named
 from fedparity.data import build, frame, torchsets
 from fedparity.data.build import Kind
 from fedparity.data.examples import Examples
+from fedparity.data.inputs import packed
 from fedparity.data.sequences import windows
 from fedparity.data.source import USUAL, TableRecipe
 from fedparity.data.table import CLIENT, Table, read_tables
@@ -61,8 +62,10 @@ class Federation(Examples):
         Parameters
         ----------
         x
-            Inputs ``[N, ...]``. float64 and integers are kept, bytes and other numbers become
-            float32. A model that takes no integers is given them as floating point numbers.
+            Inputs ``[N, ...]``, or a dict of such by name, as ``{"ids": ..., "mask": ...}``, which
+            the model is given as a dict of tensors. float64 and integers are kept, bytes and other
+            numbers become float32. A model that takes no integers is given them as floating point
+            numbers.
         y
             Targets ``[N]``: whole numbers or text are classes, other numbers are values; or
             ``[N, ...]`` of another kind.
@@ -83,7 +86,7 @@ class Federation(Examples):
             Kinds of groups that are told apart inside clients, such as ``{"sex": [...]}`` with
             one value an example. They are kept beside the examples; the model does not see them.
         """
-        values = build.inputs(x)
+        values, fields = packed(x) if isinstance(x, Mapping) else (build.inputs(x), ())
         target, kind, outputs, classes = build.targets(y, kind, outputs)
         owner, names = build.owners(client)
         lengths = {"x": len(values), "y": len(target), "client": len(owner)}
@@ -98,7 +101,8 @@ class Federation(Examples):
         three = build.splits(
             lambda rows: build.numbers(values[rows]), target, owner, parts, len(names), codes
         )
-        return cls(names, *three, outputs=outputs, kind=kind, classes=classes, groups=called)
+        made = cls(names, *three, outputs=outputs, kind=kind, classes=classes, groups=called)
+        return replace(made, fields=fields) if fields else made
 
     @classmethod
     @checked

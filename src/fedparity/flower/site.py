@@ -71,6 +71,10 @@ class Site:
                 "federation.only(client)"
             )
         task = task or task_of(settings, federation.kind, allowed)
+        if federation.fields:
+            raise InputError(
+                "inputs that are a dict of tensors are not carried to Flower sites yet"
+            )
         self.setup = prepare(
             federation,
             task,

@@ -16,6 +16,7 @@ from fedparity.imports import Allowed
 from fedparity.learning.models import build
 from fedparity.learning.seeds import seed_for
 from fedparity.learning.task import DTYPES, Factory
+from fedparity.learning.unpacking import fields_of, shapes, unpacking
 from fedparity.records.rundir import RunDir
 from fedparity.records.settings import federation_of, task_of
 
@@ -56,11 +57,14 @@ def _module(settings: Mapping[str, Any], allowed: Allowed, factory: Factory | No
     if "inputs" not in record or "task" not in settings:
         federation = federation_of(settings, allowed=allowed)
         kind, shape, outputs = federation.kind, federation.shape, federation.outputs
+        fields = federation.fields
     else:
         kind, shape, outputs = "classes", tuple(record["inputs"]), record["outputs"]
+        fields = fields_of(record.get("fields"))
+    shape = shapes(fields, shape)
     if factory is not None:
-        return build(factory, shape, outputs, seed, dtype)
-    return task_of(settings, kind, allowed).build(shape, outputs, seed, dtype)
+        return unpacking(build(factory, shape, outputs, seed, dtype), fields)
+    return unpacking(task_of(settings, kind, allowed).build(shape, outputs, seed, dtype), fields)
 
 
 def save_module(module: nn.Module, file: Path) -> None:

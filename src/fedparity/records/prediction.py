@@ -11,10 +11,12 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from fedparity.data.inputs import packed_as
 from fedparity.data.prepare import Preparation
 from fedparity.engines.evaluation import blocks
 from fedparity.errors import InputError
 from fedparity.learning.task import Task
+from fedparity.learning.unpacking import fields_of
 
 Output = npt.NDArray[Any]
 
@@ -54,7 +56,8 @@ def inputs_of(
     ----------
     x
         A table like the one trained on, or the inputs themselves: an array or tensor ``[n, ...]``,
-        or a table of numbers whose columns stand as in training where there is no preparation.
+        a dict of such where the run was of one, or a table of numbers whose columns stand as in
+        training where there is no preparation.
     record
         What the run recorded.
     preparation
@@ -71,6 +74,10 @@ def inputs_of(
                 f"column '{odd[0]}' is not numeric, and this run keeps no preparation of columns: "
                 "a run of a table does (--data FILE, or Federation.from_frame)"
             )
+    if isinstance(x, Mapping):
+        if not record.get("fields"):
+            raise InputError("x is a dict, and the model reads one array of inputs")
+        x = packed_as(x, fields_of(record["fields"]))
     values = x if isinstance(x, Tensor) else _numbers(x)
     shape = tuple(record["inputs"])
     if tuple(values.shape[1:]) != shape:

@@ -30,7 +30,7 @@ def describe(experiment: Experiment) -> dict[str, Any]:
     assert isinstance(experiment.algorithm, Algorithm)
     assert isinstance(experiment.task, Task)
     recipe, file = experiment.federation.recipe, experiment.conditions.pretrained
-    whole = experiment.federation.whole
+    whole, fields = experiment.federation.whole, experiment.federation.fields
     solver = {k: v for k, v in vars(experiment.solver).items() if not k.startswith("_")}
     return {
         **({"data": dict(recipe)} if recipe is not None else {}),
@@ -61,6 +61,7 @@ def describe(experiment: Experiment) -> dict[str, Any]:
             **({"unseen_clients": len(whole) - len(experiment.federation)} if whole else {}),
             "clients": len(experiment.federation),
             "inputs": list(experiment.federation.shape),
+            **({"fields": [[n, list(s), w] for n, s, w in fields]} if fields else {}),
             "outputs": experiment.federation.outputs,
             **({"classes": list(classes)} if (classes := experiment.federation.classes) else {}),
             **({"predicts": experiment.task.predicts} if experiment.task.predicts else {}),

@@ -13,6 +13,7 @@ from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seed_for
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import DTYPES, Task
+from fedparity.learning.unpacking import shapes, unpacking
 from fedparity.method.algorithm import Algorithm
 from fedparity.metrics import Metric
 from fedparity.run.conditions import Conditions
@@ -28,7 +29,8 @@ def prepare(
 ) -> Setup:
     """Return what engines work on, with a fresh module and its data in the right dtype."""
     dtype, seed = DTYPES[conditions.dtype], seed_for(conditions.seed, "model")
-    module = task.build(federation.shape, federation.outputs, seed, dtype)
+    shape = shapes(federation.fields, federation.shape)
+    module = unpacking(task.build(shape, federation.outputs, seed, dtype), federation.fields)
     module = freeze(module, conditions.trainable)
     if conditions.pretrained is not None:
         module = load_weights(module, conditions.pretrained)
