@@ -82,9 +82,13 @@ class Script:
         deltas: Tensor,
         clients: Sequence[int] | None = None,
         steps: Sequence[int] | None = None,
+        times: Sequence[int] = (),
         **reports: Sequence[float] | Tensor,
     ) -> Tensor:
-        """Play a round with these replies; every part hears all reports. Return the new ``x``."""
+        """Play a round with these replies; every part hears all reports. Return the new ``x``.
+
+        ``times`` says how often each client of the population was drawn.
+        """
         self.round += 1
         m = len(deltas)
         ids = torch.tensor(range(m) if clients is None else clients, dtype=torch.int64)
@@ -96,7 +100,14 @@ class Script:
             return Replies(ids, taken, told, deltas, deltas.new_zeros(m, 0))
 
         x = self.server.x
-        ctx = Context(**{**vars(self.context), "round": self.round, "x": x})
+        ctx = Context(
+            **{
+                **vars(self.context),
+                "round": self.round,
+                "x": x,
+                "times": torch.tensor(times, dtype=torch.int64),
+            }
+        )
         self.server, _ = self.algorithm.round(self.server, ids, ask, ctx)
         return self.server.x
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from fedparity.method.part import Part
 
 
-Chance = Literal["uniform", "unequal", "losses"]
+Chance = Literal["uniform", "unequal", "replaced", "losses"]
 """By what a cohort is drawn: all clients with equal probability and without replacement, otherwise
-but without a look at their data, or by losses that they are asked for."""
+but without a look at their data, the same with replacement, or by losses that they are asked
+for."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,11 @@ class Context:
     chance: Chance = "uniform"
     """By what the clients that are asked are drawn."""
     local_buffers: bool = False
+    """Whether buffers stay on the clients."""
     times: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     """How often each client of the population was drawn, ``[K]``; empty where at most once."""
     asked: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     """Ids of all who were asked anything in this round, whether they answer or not."""
-    """Whether buffers stay on the clients."""
 
     @property
     def n(self) -> Tensor:
@@ -82,8 +83,20 @@ class Context:
 
     @property
     def uniform(self) -> Tensor:
-        """The uniform weights over those who answer."""
-        return torch.full_like(self.prior, 1 / len(self.prior))
+        """The uniform weights over those who answer; who was drawn twice counts twice."""
+        if len(self.times):
+            return self.drawn.to(self.prior.dtype) / self.drawn.sum()
+        return self.prior.new_full(self.clients.shape, 1 / len(self.clients))
+
+    @property
+    def drawn(self) -> Tensor:
+        """How often each of those who answer was drawn, ``[m]``: 1 but with replacement."""
+        return self.times[self.clients] if len(self.times) else torch.ones_like(self.clients)
+
+    @property
+    def listed(self) -> Tensor:
+        """The places of those who answer, each as often as it was drawn."""
+        return torch.arange(len(self.clients)).repeat_interleave(self.drawn)
 
     def noise(self, purpose: str, size: int, secret: bool = False) -> Tensor:
         """Return standard normal numbers that depend on run, round and purpose alone, float64.

@@ -69,7 +69,9 @@ class CoreFed(TellsLoss):
         return CoreFed(M=1.0, eps=1.0)
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
-        prior = ctx.n.double() if self.prior == "size" else torch.ones_like(up["loss"])
+        prior = ctx.drawn * (
+            ctx.n.double() if self.prior == "size" else torch.ones_like(up["loss"])
+        )
         return self.shares(up["loss"].double(), prior).to(w.dtype), s
 
     def shares(self, losses: Tensor, prior: Tensor) -> Tensor:

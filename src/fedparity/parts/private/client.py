@@ -138,6 +138,11 @@ class DPClient(Part):
                 f"'{self.name}' weighs clients alike, so the weights of '{weighing[0]}' would be "
                 f"ignored: write {self.name}(cap=3) for weights up to three equal shares"
             )
+        if ctx.chance == "replaced" and self.cap is None:
+            raise InputError(
+                f"'{self.name}' weighs clients alike, so a client drawn twice would count once: "
+                f"write {self.name}(cap=3), or sample without replacement"
+            )
         if self.seeded and self.noise:
             claim.warn_of_seed(self.name)
         because = self._obstacle(ctx)

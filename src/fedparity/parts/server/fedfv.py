@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -134,12 +135,17 @@ class FedFV(Part):
     def combine(
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
+        losses = up["loss"]
+        if len(ctx.times):  # who was drawn twice stands there twice
+            places = ctx.listed
+            deltas, losses, w = deltas[places], losses[places], (w / ctx.drawn)[places]
+            ctx = replace(ctx, clients=ctx.clients[places], times=ctx.times[:0])
         # Everything below is odd in the updates, so the sign of G = -D is left to the end: D is
         # projected as it is, and kept as it is.
         updates = deltas.numpy()
         weights = (w if self.mean == "given" else ctx.uniform).double().numpy()
         gram = gram_matrix(updates)
-        direction = mixture(self._internal(gram, weights, up["loss"], ctx), updates)
+        direction = mixture(self._internal(gram, weights, losses, ctx), updates)
         first = self.tau + 1 if self.window == "paper" else self.tau
         if self.tau and ctx.round >= first:
             self._external(direction, updates, s, ctx)

@@ -80,13 +80,14 @@ class FedMGDAPlus(Part):
     def combine(
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
-        updates = deltas.numpy()
-        gram = gram_matrix(updates)
+        updates, places = deltas.numpy(), ctx.listed.numpy()
+        gram = gram_matrix(updates)[np.ix_(places, places)]
         lengths = np.sqrt(gram.diagonal())
         some = lengths > 0
         if not some.any():
             return torch.zeros_like(deltas[0]), s
-        centre = np.where(some, (ctx.uniform if self.ignores_weights else w).double().numpy(), 0.0)
+        given = ctx.uniform if self.ignores_weights else w
+        centre = np.where(some, (given.double() / ctx.drawn)[places].numpy(), 0.0)
         if not centre.any():  # all weight lies on clients that did not move
             return torch.zeros_like(deltas[0]), s
         each = lengths[some]
@@ -96,7 +97,7 @@ class FedMGDAPlus(Part):
             self.eps,
         )
         step = self.eta * (lengths.mean() if self.length == "mean" else 1.0)
-        coefficients = np.zeros(len(gram))
-        coefficients[some] = step * chosen / each
+        coefficients = np.zeros(len(updates))
+        np.add.at(coefficients, places[some], step * chosen / each)
         direction = mixture(coefficients, updates)
         return torch.from_numpy(direction.astype(updates.dtype, copy=False)), s

@@ -247,7 +247,7 @@ class Eagle(Part):
             "capped": s["capped"] + int(capped),
             "negative": s["negative"] + float((mine < 0).mean()),
         }
-        return torch.from_numpy(self._normalised(mine)).to(ctx.x.dtype), state
+        return torch.from_numpy(self._normalised(mine, ctx.drawn.numpy())).to(ctx.x.dtype), state
 
     def _ascended(self, lam: Tensor, gaps: Numbers) -> Tensor:
         """Return lambda after one dual step, or as it is where it was given."""
@@ -268,12 +268,12 @@ class Eagle(Part):
         low = self.v_min if capped and self.v_min is not None else -np.inf
         return v.clip(low, np.inf if self.max_ratio is None else self.max_ratio)
 
-    def _normalised(self, v: Numbers) -> Numbers:
+    def _normalised(self, v: Numbers, drawn: npt.NDArray[np.int64]) -> Numbers:
         if self.normalise == "none":
             return v
         v = v if v.any() else np.ones(len(v))  # a cohort of those who need it least still trains
-        norm = math.sqrt(v @ v)
-        target = 1.0 if self.normalise == "l2_unit" else math.sqrt(len(v))
+        norm = math.sqrt((drawn * v) @ v)
+        target = 1.0 if self.normalise == "l2_unit" else math.sqrt(drawn.sum())
         return v * (target / norm)
 
 

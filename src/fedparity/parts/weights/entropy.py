@@ -80,6 +80,7 @@ class Entropy(Part):
         """Return the weights of these losses, in float64."""
         losses = losses.double()
         q = ctx.n.double() if self.prior == "size" else torch.ones_like(losses)
+        q = q * ctx.drawn
         q = q / q.sum()
         tau = self.temperature(losses, ctx.round)
         return torch.softmax(q.log() + losses / tau, 0)

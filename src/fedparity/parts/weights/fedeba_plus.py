@@ -153,7 +153,7 @@ class FedEBAPlus(Entropy):
         return {"loss": c.loss, "grad": c.grad}
 
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
-        aligned = self.theta == 0 or angle(probe["loss"]) > self.theta
+        aligned = self.theta == 0 or angle(probe["loss"][ctx.listed]) > self.theta
         fair = self.softmax(probe["loss"], ctx).to(ctx.x.dtype) @ probe["grad"]
         if self.clip is not None:
             fair = fair * (self.clip / fair.norm().clamp_min(self.clip))
@@ -184,8 +184,9 @@ class FedEBAPlus(Entropy):
     ) -> tuple[Tensor, Tensors]:
         if self._aligns_gradients and int(s["gradient_branch"]):
             return w @ deltas, s
-        q = ctx.n.to(w.dtype) / ctx.n.sum() if self.prior == "size" else ctx.uniform
-        c = ctx.steps.to(w.dtype).mean() if self.scale == "steps" else 1.0
+        each = ctx.n * ctx.drawn
+        q = each.to(w.dtype) / each.sum() if self.prior == "size" else ctx.uniform
+        c = ctx.steps.to(w.dtype)[ctx.listed].mean() if self.scale == "steps" else 1.0
         return (1 - self.alpha) * (w @ deltas) + self.alpha * c * (q @ up["first"]), s
 
 

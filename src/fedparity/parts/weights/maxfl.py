@@ -77,7 +77,7 @@ class MaxFL(Part):
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         gap = up["gap"] if self.threshold == "lstar" else up["loss"] - float(self.threshold)
-        q = self.appeal(gap.double())
+        q = self.appeal(gap.double()) * ctx.drawn
         content = (gap <= 0).double().mean()
         return (q / (q.sum() + self.eps)).to(w.dtype), {"content": content}
 

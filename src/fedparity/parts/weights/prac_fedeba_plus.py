@@ -68,5 +68,5 @@ class PracFedEBAPlus(Entropy):
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         after, before = self.softmax(up["after"], ctx), self.softmax(up["before"], ctx)
         steps = ctx.steps.double()
-        mixed = (1 - self.alpha) * after + self.alpha * before * (steps.mean() / steps)
+        mixed = (1 - self.alpha) * after + self.alpha * before * (steps[ctx.listed].mean() / steps)
         return mixed.to(w.dtype), s

@@ -111,4 +111,5 @@ class QFFL(Part):
             h, numerator = torch.full_like(h, lipschitz), loss**self.q
         if self.by_size:
             numerator, h = numerator * ctx.n, h * ctx.n
+        numerator, h = numerator * ctx.drawn, h * ctx.drawn
         return (lipschitz * numerator / h.sum()).to(w.dtype), s

@@ -104,7 +104,7 @@ class TERM(Part):
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         prior = ctx.n if self.prior == "size" else torch.ones_like(ctx.n)
-        return self.tilted(up["loss"], prior).to(w.dtype), s
+        return self.tilted(up["loss"], prior * ctx.drawn).to(w.dtype), s
 
     def tilted(self, losses: Tensor, prior: Tensor) -> Tensor:
         """Return the weights of these losses, in float64."""

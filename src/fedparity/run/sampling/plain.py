@@ -63,8 +63,8 @@ class SizeReplaced(Sampling):
     r"""Draw clients one after the other, with probability by examples, with replacement.
 
     Each of the m draws takes client :math:`k` with probability :math:`n_k / \sum_j n_j`. A client
-    that is drawn twice trains once, and its update has twice the weight: with uniform weights that
-    is the plain mean over draws. Fewer than m clients may be asked.
+    that is drawn twice trains once, and counts as if it stood in the cohort twice: with uniform
+    weights that is the plain mean over draws. Fewer than m clients may be asked.
 
     Examples
     --------
@@ -79,6 +79,7 @@ class SizeReplaced(Sampling):
     """
 
     name = "size_replaced"
+    chance = "replaced"
     weighting = "uniform"
     absence = True
 
