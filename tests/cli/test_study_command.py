@@ -25,6 +25,7 @@ WRONG = {
     "grid: {rouns: [1]}": "line 7: .*did you mean 'rounds'",
     "grid:\n  rounds:\n  - 1\n  - 0": "line 10: experiment: rounds should be greater",
     "grid: {data.partition: [shardz]}": "line 7: unknown partition 'shardz'",
+    "grid: &a {rounds: [*a]}": "line 7: nested too deep",
     "grid: 3": "line 7: 'grid' must be a table",
     "task: classify": "line 7: .*did you mean 'classification'",
 }
@@ -71,3 +72,11 @@ def test_packaged_studies_are_listed_and_a_wrong_name_is_told(cli):
     assert told.code == 2
     assert "did you mean 'fedfv3'" in told.err
     assert cli("study").code == 2
+
+
+def test_a_value_that_is_no_yaml_is_told_in_a_line(cli):
+    flags = ["--data", "synthetic(clients=3)", "--model", "linear", "--algorithms", "fedavg"]
+    told = cli("compare", *flags, "--set", "solver.lr=[0.1")
+    assert told.code == 2
+    assert "cannot read" in told.err
+    assert len(told.err.splitlines()) == 1

@@ -56,6 +56,16 @@ def test_a_setting_has_one_address_however_it_is_written():
     assert addresses(algorithms=["EAGLE"], seeds=1) == addresses(algorithms=["eagle()"], seeds=1)
 
 
+def test_who_is_there_is_in_the_address_by_the_content_of_its_file(tmp_path):
+    found = []
+    for content in ("round,client\n1,client-1\n", "round,client\n1,client-2\n"):
+        for name in ("one.csv", "two.csv"):
+            (tmp_path / name).write_text(content)
+            sampling = f"available(file='{tmp_path / name}')"
+            found += addresses({**SMALL, "sampling": sampling}, seeds=1)
+    assert found[0] == found[1] != found[2] == found[3]
+
+
 def test_a_setting_that_is_as_always_is_not_in_the_address():
     allowed = plan().allowed
     found = Addresses(allowed).complete({**SMALL, "algorithm": "fedavg"})
@@ -89,6 +99,8 @@ def test_runs_that_share_data_and_seed_share_their_lstar():
         ({"algorithms": ["egale"]}, "did you mean 'eagle'"),
         ({"algorithms": []}, "at least one algorithm"),
         ({"algorithms": {"a": "eagle", "b": "eagle()"}}, "same algorithm"),
+        ({"grid": {"rounds": [1, 1]}}, "asks twice for one run"),
+        ({"grid": {"data": ["digits", {"dataset": "digits"}]}}, "asks twice for one run"),
         ({"seeds": 0}, "seeds is 0"),
         ({"seeds": [1, 1]}, "different"),
         ({"settings": {**SMALL, "rounds": 0}}, "rounds"),

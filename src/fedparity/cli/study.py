@@ -109,7 +109,10 @@ def chosen(texts: Sequence[str] | None) -> dict[str, list[Any]]:
         key, equals, values = text.partition("=")
         if not equals:
             raise InputError(f"--set expects KEY=VALUE,VALUE, got '{text}'")
-        each = [one if "(" in one else yaml.safe_load(one) for one in split_list(values)]
+        try:
+            each = [one if "(" in one else yaml.safe_load(one) for one in split_list(values)]
+        except yaml.YAMLError:
+            raise InputError(f"--set {key.strip()}: cannot read '{values}'") from None
         found[key.strip()] = each
     return found
 

@@ -78,11 +78,11 @@ class Addresses:
         names = [f.name for f in dataclasses.fields(Conditions)]
         told = {name: settings[name] for name in names if name in settings}
         if "sampling" in told:
-            told["sampling"] = read_sampling(told["sampling"], self.allowed).text
+            told["sampling"] = read_sampling(told["sampling"], self.allowed).identity
         conditions = vars(call("experiment", Conditions, told))
         for name in ("lstar", "pretrained"):
             if is_file(conditions[name]) or (name == "pretrained" and conditions[name]):
-                conditions = {**conditions, name: sha256(Path(conditions[name]))}
+                conditions = {**conditions, name: sha256(Path(conditions[name]).expanduser())}
         model = str(settings.get("model", ""))
         if model:
             resolve(model, self.allowed)

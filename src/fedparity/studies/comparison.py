@@ -8,6 +8,7 @@ from typing import Any
 
 from fedparity.arguments import checked
 from fedparity.data import Federation
+from fedparity.imports import Allowed
 from fedparity.learning.solver import Solver
 from fedparity.studies.study import Study
 
@@ -23,6 +24,8 @@ def compare(
     grid: Mapping[str, Any] | None = None,
     workers: int | None = None,
     solver: Solver | Mapping[str, Any] | None = None,
+    data_dir: str | Path | None = None,
+    allowed: Allowed | None = None,
     **settings: Any,
 ) -> Study:
     """Run algorithms over seeds under the same conditions, and return the study.
@@ -34,7 +37,7 @@ def compare(
         its seed stays as it is.
     model
         A model's text.
-    algorithms, out, seeds, grid
+    algorithms, out, seeds, grid, data_dir, allowed
         See :class:`~fedparity.Study`.
     workers
         Processes; by default one a core.
@@ -55,5 +58,14 @@ def compare(
         told["data"] = dict(data.recipe)
     else:
         federation = data
-    study = Study(told, algorithms, out, grid=grid, seeds=seeds, federation=federation)
+    study = Study(
+        told,
+        algorithms,
+        out,
+        grid=grid,
+        seeds=seeds,
+        federation=federation,
+        data_dir=data_dir,
+        allowed=allowed,
+    )
     return study.run(workers)

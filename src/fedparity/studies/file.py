@@ -32,6 +32,8 @@ from fedparity.studies.grid import check_key, checked, labelled, put, seeds_of
 
 OWN = ("algorithms", "grid", "seeds")
 """Keys of a study's file beside those of an experiment."""
+DEEPEST = 8
+"""Levels of a study's file: an alias (``&a``, ``*a``) may make it endless."""
 SOUND = {"data": "digits", "model": "linear"}
 """Settings with which a single other one is tried."""
 Settings = dict[str, Any]
@@ -130,6 +132,8 @@ def _lines(file: Path) -> dict[tuple[str, ...], int]:
     found: dict[tuple[str, ...], int] = {(): 1}
 
     def walk(node: yaml.Node, where: tuple[str, ...]) -> None:
+        if len(where) > DEEPEST:
+            raise InputError(f"{file}, line {node.start_mark.line + 1}: nested too deep")
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 place = (*where, str(key.value))

@@ -15,6 +15,7 @@ import pandas as pd
 import yaml
 
 from fedparity.errors import unknown
+from fedparity.metrics import spread
 from fedparity.records.result import Result
 from fedparity.studies.study import Study
 
@@ -22,15 +23,11 @@ FOLDER = "papers"
 Row = npt.NDArray[np.float64]
 
 
-def _worst5(row: Row) -> float:
-    return float(np.sort(row)[: max(1, round(0.05 * len(row)))].mean())
-
-
 OVER_CLIENTS: dict[str, Callable[[Row], float]] = {
     "mean_accuracy": lambda row: float(row.mean()),
     "accuracy_std": lambda row: float(row.std()),
     "accuracy_variance": lambda row: float(row.var()),
-    "worst5_accuracy": _worst5,
+    "worst5_accuracy": lambda row: spread.worst_share(row, 0.05),
 }
 """Summaries that a table may average over the last evaluations."""
 

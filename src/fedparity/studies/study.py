@@ -126,6 +126,9 @@ class Study:
             if found in seen and seen[found].label != cell.label:
                 both = f"'{seen[found].label}' and '{cell.label}'"
                 raise InputError(f"{both} are the same algorithm: leave one out")
+            if found in seen:
+                both = f"{dict(seen[found].chosen)} and {dict(cell.chosen)}"
+                raise InputError(f"the grid asks twice for one run ({both}): leave one out")
             seen[found] = cell
             directory = self.out / RUNS / found
             cell = Cell(cell.label, cell.chosen, cell.seed, known)
