@@ -9,6 +9,9 @@ others, does not look at it, and the check ``engines`` compares the two.
 - A method ``by_slot(c)`` returns what stands for a ``grad`` that looks at nothing but the gradient
   and of no gradient makes none: a function of the gradient slot by slot, ``[..., *shape]`` each,
   that holds for a stack; or None where the settings ask for more.
+- A method ``loss_weights(losses, share)`` stands for a ``loss`` that looks at nothing but losses
+  and shares, ``[..., B]`` each: it returns the derivative of ``c.mean`` of the new losses by each
+  old one, ``[..., B]``, and holds for a stack. It is written in the class that has the ``loss``.
 - A class attribute ``overwrites`` names server state that hooks may write to and hand on, too large
   to copy every round.
 """
@@ -74,6 +77,14 @@ def stacked(hook: Hook) -> Hook:
 def is_stacked(hook: Callable[..., object]) -> bool:
     """Tell whether a hook is marked as true of a stack."""
     return hasattr(hook, "stacked")
+
+
+def loss_weights_of(part: Any) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """Return a part's ``loss_weights``, if they are written beside the very ``loss`` it has."""
+    for kind in type(part).__mro__:
+        if "loss" in vars(kind):
+            return getattr(part, "loss_weights", None) if "loss_weights" in vars(kind) else None
+    return None
 
 
 def overwritten(part: Any) -> frozenset[str]:

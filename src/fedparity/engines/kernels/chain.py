@@ -30,6 +30,7 @@ from fedparity.engines.engine import Setup, altered
 from fedparity.engines.lane import Pieces
 from fedparity.learning.frozen import trainable
 from fedparity.learning.task import Slope, slope_of, takes_any_layout
+from fedparity.method.hints import loss_weights_of
 
 aten = torch.ops.aten
 BACKWARD: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
@@ -39,6 +40,11 @@ BACKWARD: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
     nn.Softmax: lambda g, out: aten._softmax_backward_data(g, out, -1, out.dtype),
 }
 """Activations whose slope is known from what they give."""
+Share = Tensor | Callable[[Tensor, Tensor], Tensor] | None
+"""The factor ``[m, B]`` of each example's loss in the sum, or None for ones.
+
+Or a function of outputs ``[m, B, o]`` and targets ``[m, B]`` that returns the factors.
+"""
 NARROW = 64
 """Outputs below which a product is faster the other way round, with examples along its rows."""
 
@@ -54,8 +60,8 @@ class Chain:
         """Return the chain of an experiment, or None if model, loss or parts want more."""
         slope = slope_of(setup.task)
         layers = leaves(setup.module)
-        hooked = any(map(setup.algorithm.having, ("loss", "second", "judge", "examples")))
-        if slope is None or layers is None or hooked:
+        hooked = any(map(setup.algorithm.having, ("second", "judge", "examples")))
+        if slope is None or layers is None or hooked or not _weighs(setup):
             return None
         own = [id(p) for layer in layers for p in layer.parameters()]
         if own != [id(p) for _, p in trainable(setup.module)]:  # tied, frozen, or not of a layer
@@ -70,9 +76,7 @@ class Chain:
         return self._through(parameters, x)[-1]
 
     @torch.no_grad()
-    def gradient(
-        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor | None
-    ) -> Pieces:
+    def gradient(self, parameters: Pieces, x: Tensor, target: Tensor, share: Share) -> Pieces:
         """Return the gradient of the sum of losses by slot, each times its ``share [m, B]``."""
         found = list(parameters)
         for place, bias, g, read in self._backward(parameters, x, target, share):
@@ -87,7 +91,7 @@ class Chain:
         parameters: Pieces,
         x: Tensor,
         target: Tensor,
-        share: Tensor,
+        share: Share,
         lr: float,
         in_place: bool = True,
         keep: float = 1.0,
@@ -109,11 +113,13 @@ class Chain:
         return tuple(found)
 
     def _backward(
-        self, parameters: Pieces, x: Tensor, target: Tensor, share: Tensor | None
+        self, parameters: Pieces, x: Tensor, target: Tensor, share: Share
     ) -> Iterator[tuple[int, bool, Tensor, Tensor]]:
         """Yield, last layer first, the slot of its weight, whether a bias follows, G and X."""
         seen = self._forward(parameters, x)
         g = self.slope(seen[-1], target)
+        if callable(share) and not isinstance(share, Tensor):
+            share = share(seen[-1], target)
         if share is not None:
             g.mul_(share[..., None])
         place = len(parameters)
@@ -146,6 +152,12 @@ class Chain:
                 x = layer(x)
             seen.append(x)
         return seen
+
+
+def _weighs(setup: Setup) -> bool:
+    """Tell whether no part changes the losses, or one does that tells their weights."""
+    parts = setup.algorithm.having("loss")
+    return not parts or (len(parts) == 1 and loss_weights_of(parts[0]) is not None)
 
 
 class Standing(nn.Module):

@@ -33,6 +33,8 @@ def reads_in_place(setup: Setup) -> bool:
     """Tell whether full batches are better read in place than padded to a stack."""
     if setup.solver.batch is not None or Chain.of(setup) is None:
         return False
+    if setup.algorithm.having("loss"):  # which may look at the whole batch
+        return False
     return fills_a_core(setup) or uneven(setup.federation.train.sizes)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from fedparity.engines.engine import Ids, Setup, batches_of
-from fedparity.engines.kernels.chain import Chain
+from fedparity.engines.kernels.chain import Chain, Share
 from fedparity.engines.kernels.examples import example_gradients
 from fedparity.engines.lane import (
     IDENTITY,
@@ -33,7 +33,7 @@ from fedparity.engines.stacked.batches import Batches, Group, Slotted, padded, w
 from fedparity.engines.stacked.measuring import Facts, Measured
 from fedparity.errors import InputError
 from fedparity.learning.seeds import as_tensor
-from fedparity.method.hints import Affine
+from fedparity.method.hints import Affine, loss_weights_of
 from fedparity.method.messages import Down
 
 
@@ -175,7 +175,7 @@ class Stack(Measured):
         keep = 1 - rule.lr * correction.pull
         if self.chain is not None:
             inputs, target, share = self.batch(step)
-            batch = inputs, target, _scaled(share, correction.scale)
+            batch = inputs, target, self._weighed(share, correction.scale, rule)
             self._slots = self.chain.step(self._slots, *batch, rule.lr, self._own, keep)
             self._own = True
         else:
@@ -243,10 +243,11 @@ class Stack(Measured):
         Hooks see the shares that the examples have in the mean, whatever the scale.
         """
         inputs, target, share = self.batch(step)
-        scaled = _scaled(share, scale)
         none = leaves[0].new_zeros(len(self.clients), 0)
         if self.chain is not None:
-            return self.chain.gradient(leaves, inputs, target, scaled), none
+            weighed = self._weighed(share, scale, rule)
+            return self.chain.gradient(leaves, inputs, target, weighed), none
+        scaled = _scaled(share, scale)
         if rule.having("examples"):
             return self._by_example(leaves, inputs, target, scaled, step, rule), none
         output, after = vmap(self._forward)(self._named(leaves), self._buffers, inputs)
@@ -261,6 +262,18 @@ class Stack(Measured):
             kept = self._buffers
             self._buffers = after if running is None else torch.where(running, after, kept)
         return gradient_of(losses, leaves, scaled), second
+
+    def _weighed(self, share: Tensor, scale: Tensor | float, rule: Rule) -> Share:
+        """Return the factor of each example's loss in what a chain's step descends."""
+        parts = rule.having("loss")
+        weights = loss_weights_of(parts[0]) if parts else None
+        if weights is None:
+            return _scaled(share, scale)
+
+        def weighed(output: Tensor, target: Tensor) -> Tensor:
+            return _scaled(weights(self._losses(output, target), share), scale)
+
+        return weighed
 
     def _second(
         self, losses: Tensor, leaves: Pieces, share: Tensor, step: int, rule: Rule

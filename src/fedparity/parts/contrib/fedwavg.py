@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
 from fedparity.learning.layout import Layout
 from fedparity.method import STRICT, Client, Context, Count, Finish, Part, Tensors, stacked
@@ -84,7 +84,8 @@ class FedwAvg(Part):
 
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
-        now = c.right_by_class
+        known = c.right_by_class
+        now = pad(known, (0, SLOTS - known.shape[-1]))
         events = c.state["events"] + (c.state["right"] - now).clamp_min(0).sum(-1)
         return Finish(delta, {"events": events}, {"right": now, "events": events})
 
@@ -98,8 +99,12 @@ class FedwAvg(Part):
 
 
 def right_by_class(losses: Tensor, output: Tensor, target: Tensor) -> Tensor:
-    """Return for every example a 1 in the place of its class if it is right, ``[B, SLOTS]``."""
+    """Return for every example a 1 in the place of its class if it is right, ``[B, places]``.
+
+    There are as many places as classes, and at most :data:`SLOTS`.
+    """
     one = output.numel() == target.numel()  # a single score tells two classes apart
     guess = output.reshape(target.shape) > 0 if one else output.argmax(-1)
     right = guess == target
-    return one_hot(target % SLOTS, SLOTS) * right[..., None]
+    places = 2 if one else min(SLOTS, output.shape[-1])
+    return one_hot(target % SLOTS, places) * right[..., None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
@@ -79,6 +80,14 @@ class PropFair(Part):
 
     def loss(self, losses: Tensor, output: Tensor, target: Tensor, c: Client) -> Tensor:
         return self.disutility(c.mean(losses)).expand_as(losses)
+
+    def loss_weights(self, losses: Tensor, share: Tensor) -> Tensor:
+        mean = torch.where(share > 0, losses * share, 0).sum(-1, keepdim=True)
+        left = self.M - mean
+        slope = 1 / left.clamp_min(self.eps)
+        if self.beyond == "loss_over_M":
+            slope = slope.where(left >= self.eps, 1 / self.M)
+        return share * share.sum(-1, keepdim=True) * slope
 
     def disutility(self, loss: Tensor) -> Tensor:
         """Return psi of a batch's mean loss."""

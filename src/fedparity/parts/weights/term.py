@@ -97,6 +97,13 @@ class TERM(Part):
         mean = c.mean((exponents - top).exp()).clamp_min(1e-30)
         return ((top + mean.log()) / self.inner).expand_as(losses)
 
+    def loss_weights(self, losses: Tensor, share: Tensor) -> Tensor:
+        exponents = torch.where(share > 0, self.inner * losses, -torch.inf)
+        top = exponents.amax(-1, keepdim=True).clamp_min(-1e30)
+        each = share * (exponents - top).exp()
+        whole = share.sum(-1, keepdim=True)
+        return whole * each / each.sum(-1, keepdim=True).clamp_min(1e-30)
+
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
         loss = c.tilted_loss.log() / self.inner if self.inner else c.loss
