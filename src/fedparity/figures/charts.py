@@ -40,7 +40,7 @@ def curves(
     """
     if over not in ("mean", "worst"):
         raise unknown("'over'", over, ["mean", "worst"])
-    table = over_seeds(_over_rounds(runs, metric, over, split))
+    table = over_seeds(over_rounds(runs, metric, over, split))
     table = table.rename(columns={"metric": "round", "method": "label"})
     alt = altair()
     labels = list(dict.fromkeys(run.label for run in runs))
@@ -58,7 +58,7 @@ def curves(
     return _figure(alt.layer(band, lines))
 
 
-def _over_rounds(runs: Sequence[Labelled], metric: str, over: Over, split: Split) -> pd.DataFrame:
+def over_rounds(runs: Sequence[Labelled], metric: str, over: Over, split: Split) -> pd.DataFrame:
     """Return a table of runs whose metrics are the rounds."""
     tables = []
     for run in runs:

@@ -14,6 +14,7 @@ from fedparity import workers as machine
 from fedparity.data import Federation
 from fedparity.errors import DamagedError, FedparityError, InputError, unknown
 from fedparity.figures import Labelled
+from fedparity.figures.charts import Over
 from fedparity.imports import Allowed, texts_in
 from fedparity.metrics.summaries import Split
 from fedparity.records.result import Result
@@ -21,9 +22,11 @@ from fedparity.records.rundir import RunDir
 from fedparity.studies import address
 from fedparity.studies.file import OWN, read
 from fedparity.studies.grid import Cell, cells, checked, labelled, put, seeds_of
+from fedparity.studies.places import place, put_aside
 from fedparity.studies.plot import Plot, finished
 from fedparity.studies.pool import Pool
 from fedparity.studies.schedule import Board, Task, Watch, work_off
+from fedparity.studies.speed import reaching
 from fedparity.studies.table import Table, tabled
 from fedparity.studies.work import Order, Outcome, perform
 
@@ -223,7 +226,7 @@ class Study:
             import yaml
 
             text = yaml.safe_dump(self.describe(), sort_keys=False, allow_unicode=True)
-            _place(self.out / FILE, text)
+            place(self.out / FILE, text)
 
     def _tasks(self, again: Collection[str]) -> list[Task]:
         """Return what is left to be done, each address once."""
@@ -233,7 +236,7 @@ class Study:
             if state in ("done", "diverged") or (state in AGAIN and state not in again):
                 continue
             if state == "damaged":
-                _put_aside(run.directory)
+                put_aside(run.directory)
             run.note.unlink(missing_ok=True)
             order = Order(run.cell.settings, run.directory, self.data_dir, self.allowed)
             found[run.address] = Task(run.name, order, run.alone)
@@ -260,7 +263,7 @@ class Study:
         """Write down why a run has no result."""
         if outcome.state in AGAIN:
             note = task.order.directory.with_name(f"{task.order.directory.name}.json")
-            _place(note, json.dumps({"state": outcome.state, "reason": outcome.reason}))
+            place(note, json.dumps({"state": outcome.state, "reason": outcome.reason}))
 
     def state(self, run: Run) -> Outcome:
         """Return what became of a run.
@@ -290,10 +293,9 @@ class Study:
                 yield run, Result.load(run.directory)
 
     def labelled(self, across_settings: bool = False) -> list[Labelled]:
-        """Return the finished runs that did not diverge, as figures and frontiers take them.
+        """Return the finished runs, without those that diverged, by their labels in figures.
 
-        Each setting of the grid has a label of its own; ``across_settings`` takes them as further
-        repetitions of an algorithm.
+        ``across_settings`` takes settings of the grid as repetitions of an algorithm.
         """
         return finished(self, across_settings)
 
@@ -335,6 +337,41 @@ class Study:
             confidence=confidence,
         )
 
+    def rounds_to_target(
+        self,
+        target: float,
+        metric: str = "accuracy",
+        *,
+        over: Over = "mean",
+        split: Split = "test",
+        reference: str | None = None,
+        stay: int = 1,
+    ) -> pd.DataFrame:
+        """Return how many rounds each algorithm needs to a target, mean and interval over seeds.
+
+        Columns ``algorithm``, ``seeds``, ``reached`` (on how many of them), ``rounds`` with its
+        95 % t interval, with a ``reference`` also ``speed_up`` (its rounds over one's own, seed by
+        seed), and ``note``: there is no mean where the target is not reached on every seed.
+
+        Parameters
+        ----------
+        target
+            Such as 0.8 of ``accuracy``, in the unit of the history.
+        over
+            The ``mean`` over clients, or the ``worst`` of them.
+        stay
+            How many evaluations in a row must reach it.
+        """
+        return reaching(
+            self.labelled(),
+            target,
+            metric=metric,
+            over=over,
+            split=split,
+            reference=reference,
+            stay=stay,
+        )
+
     def by_run(self, split: Split = "test") -> pd.DataFrame:
         """Return one row a run.
 
@@ -364,19 +401,3 @@ class Study:
         data = run.cell.settings.get("data")
         found = data.get("seed") if isinstance(data, Mapping) else None
         return run.cell.seed if found is None and self.federation is None else found
-
-
-def _place(file: Path, text: str) -> None:
-    """Write a text beside and rename it."""
-    beside = file.with_name(file.name + ".part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(file)
-
-
-def _put_aside(directory: Path) -> None:
-    """Give a directory another name, so that the run can begin again."""
-    number = 1
-    while (aside := directory.with_name(f"{directory.name}.damaged-{number}")).exists():
-        number += 1
-    if directory.exists():
-        directory.rename(aside)
