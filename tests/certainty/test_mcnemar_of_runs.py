@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedparity.certainty.predictions import mcnemar_of
+from fedparity.certainty import mcnemar_of
 from fedparity.errors import InputError
 
 

@@ -2,6 +2,7 @@
 
 from fedparity.certainty.clients import FEW, GAINS, PAYS, UNTOLD, VERDICTS, client_certainty
 from fedparity.certainty.multiple import holm
+from fedparity.certainty.predictions import mcnemar_of
 from fedparity.certainty.runs import Friedman, against, friedman, over_seeds
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "client_certainty",
     "friedman",
     "holm",
+    "mcnemar_of",
     "over_seeds",
 ]
