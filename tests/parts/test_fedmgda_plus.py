@@ -14,6 +14,7 @@ import fedparity as fp
 from fedparity.errors import InputError
 from fedparity.parts import FedMGDAPlus
 from fedparity.recipes import algorithm
+from fedparity.toolbox.shortest import slsqp
 
 G = matrix((1, 0), (-1, 0.5), (0.2, -1))
 
@@ -126,3 +127,18 @@ def test_the_recipe_of_the_paper_is_uniform_with_a_constant_step():
         fp.parts.Uniform(),
         FedMGDAPlus(length="unit", eta=0.5),
     )
+
+
+@pytest.mark.parametrize("eps", [0.05, 1.0])
+def test_large_updates_of_single_precision_have_a_direction_as_short_as_slsqps(eps):
+    # 40 x 20,000 numbers are two blocks; some clients are alike to the last bit, which leaves many
+    # mixtures of the shortest length.
+    draw, m = np.random.default_rng(0), 40
+    rows = (draw.standard_normal((m, 20_000)) + 0.3 * draw.standard_normal(20_000)).astype("f4")
+    rows[10:14] = rows[3]
+    units = rows / np.linalg.norm(rows.astype(float), axis=1, keepdims=True)
+    low, high = np.full(m, max(0, 1 / m - eps)), np.full(m, min(1, 1 / m + eps))
+    oracle = slsqp(units @ units.T, np.full(m, 1 / m), low, high, tolerance=1e-14) @ units
+    found = step(torch.from_numpy(rows), eps=eps, length="unit").numpy()
+    np.testing.assert_allclose(found, oracle, atol=1e-6)
+    assert np.linalg.norm(found) == pytest.approx(np.linalg.norm(oracle), rel=1e-6)

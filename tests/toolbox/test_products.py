@@ -28,6 +28,23 @@ def test_blocks_of_columns_add_up_to_the_whole_in_float64(monkeypatch, kind):
     close(inner_products(updates, g), wide @ g)
 
 
+def test_rough_products_of_large_updates_are_off_by_their_own_rounding(monkeypatch):
+    draw = np.random.default_rng(0)
+    wide = draw.normal(1, 1, (5, 43))
+    updates = wide.astype(np.float32)
+    exact = gram_matrix(updates)
+    assert np.array_equal(gram_matrix(updates, rough=True), exact)  # small ones cost nothing
+    monkeypatch.setattr(products, "PRODUCT_BLOCK", 20)
+    rough = gram_matrix(updates, rough=True)
+    assert rough.dtype == np.float64
+    assert not np.array_equal(rough, exact)
+    lengths = np.sqrt(exact.diagonal())
+    np.testing.assert_allclose(
+        rough / np.outer(lengths, lengths), exact / np.outer(lengths, lengths), atol=3e-7
+    )
+    np.testing.assert_allclose(gram_matrix(wide, rough=True), wide @ wide.T, rtol=1e-12)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_has_workers_of_its_own(monkeypatch):

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from fedparity.method import STRICT, Context, Part, Tensors
-from fedparity.toolbox.products import gram_matrix, mixture
+from fedparity.toolbox.products import gram_matrix
 from fedparity.toolbox.shortest import min_norm
 
 
@@ -40,11 +40,12 @@ class FedMGDAPlus(Part):
     Notes
     -----
     Sent: nothing more than FedAvg. The server needs individual updates, and solves a quadratic
-    program in their products, in float64. The centre of the box is whatever weights the experiment
-    or other parts give; the authors' solver has the uniform ones, two other codes those by size.
-    The paper's step is a constant that has to be tuned with a decay (``length="unit"``). An update
-    of zero has no direction and is left out; where all are zero, or the shortest mixture is, the
-    model stays.
+    program in their products, in float64; those of large updates are as precise as the updates are,
+    and their mixture as FedAvg's mean. The centre of the box is whatever weights the experiment or
+    other parts give; the authors' solver has the uniform ones, two other codes those by size. The
+    paper's step is a constant that has to be tuned with a decay (``length="unit"``). An update of
+    zero has no direction and is left out; where all are zero, or the shortest mixture is, the model
+    stays.
 
     Examples
     --------
@@ -80,8 +81,8 @@ class FedMGDAPlus(Part):
     def combine(
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
-        updates, places = deltas.numpy(), ctx.listed.numpy()
-        gram = gram_matrix(updates)[np.ix_(places, places)]
+        places = ctx.listed.numpy()
+        gram = gram_matrix(deltas.numpy(), rough=True)[np.ix_(places, places)]
         lengths = np.sqrt(gram.diagonal())
         some = lengths > 0
         if not some.any():
@@ -97,7 +98,6 @@ class FedMGDAPlus(Part):
             self.eps,
         )
         step = self.eta * (lengths.mean() if self.length == "mean" else 1.0)
-        coefficients = np.zeros(len(updates))
+        coefficients = np.zeros(len(deltas))
         np.add.at(coefficients, places[some], step * chosen / each)
-        direction = mixture(coefficients, updates)
-        return torch.from_numpy(direction.astype(updates.dtype, copy=False)), s
+        return torch.from_numpy(coefficients).to(deltas.dtype) @ deltas, s
