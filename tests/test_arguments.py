@@ -120,7 +120,7 @@ WRONG |= {
     "module 'fedparity' has no attribute 'Experimnt': did you mean 'Experiment'?": lambda: (
         fp.Experimnt
     ),
-    "model: takes by name, as in which=": lambda: SAID.model(3),
+    "model: client should be a valid string, got 3": lambda: SAID.model(3),
     "model: which should be 'best' or 'last', got 'frist'": lambda: SAID.model(which="frist"),
     "predict: x must be given": lambda: SAID.predict(),
     "x is a str that is no array of numbers: give a DataFrame": lambda: SAID.predict("new.csv"),

@@ -153,6 +153,7 @@ def test_every_flag_reaches_the_experiment(cli):
         *("--engine", "loop", "--chunk", "2", "--dtype", "float64", "--evaluate-every", "2"),
         *("--checkpoint-every", "2", "--keep", "worst_accuracy", "--stop-metric", "max_gap"),
         *("--patience", "4", "--lstar", "train_plateau(rounds=2)", "--no-predictions"),
+        "--no-personal",
         *("--trainable", "*", "--unseen", "1"),
     )
     assert done.code == 0, done.err
@@ -199,6 +200,7 @@ def test_every_flag_reaches_the_experiment(cli):
         "keep": "worst_accuracy",
         "lstar": "train_plateau(rounds=2)",
         "predictions": False,
+        "personal": False,
         "trainable": "*",
         "unseen": 1,
         "pretrained": None,

@@ -105,3 +105,42 @@ def test_exported_models_give_the_outputs_of_torch(table_run, tmp_path):
     program = torch.export.load(tmp_path / "model.pt2").module()
     np.testing.assert_allclose(program(x).detach().numpy(), expected, atol=1e-6)
     assert {file.name for file in tmp_path.iterdir()} == {"model.onnx", "model.pt2"}
+
+
+@pytest.mark.parametrize("algorithm", ["ditto(lam=0.1)", "finetune(steps=3)", "local"])
+def test_a_client_has_its_own_model_which_predicts_as_it_was_judged(algorithm, tmp_path):
+    data = fp.Federation.from_frame(patients(), client="hospital", target="ill")
+    made = fp.Experiment(
+        data, "linear", algorithm, rounds=5, solver=fp.Solver(lr=0.5), lstar="none"
+    )
+    memory, read = made.run(tmp_path / "run"), fp.Result.load(tmp_path / "run")
+    kept = memory.predictions.query("split == 'test' and model == 'personal'")
+    weights = []
+    for place, client in enumerate(data.names):
+        x, _ = data.test.client(place)
+        expected = kept.loc[kept["client"] == client, ["output_0", "output_1"]]
+        for result in (memory, read):
+            np.testing.assert_allclose(result.predict_proba(x, client=client), expected, atol=1e-6)
+        weights.append(read.model(client).state_dict()["out.weight"])
+    assert not torch.equal(weights[0], weights[1])
+
+
+def test_a_model_of_a_client_that_is_not_there_is_refused_with_the_reason(table_run, tmp_path):
+    with pytest.raises(fp.InputError, match="no models of clients: clients have none here"):
+        table_run.model("a")
+    data = fp.Federation.from_frame(patients(), client="hospital", target="ill")
+    made = fp.Experiment(data, "linear", "ditto", rounds=1, lstar="none")
+    run = made.run(tmp_path / "run")
+    with pytest.raises(fp.InputError, match="unknown client 'd'"):
+        run.model("d")
+    file = tmp_path / "run" / "personal.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(fp.InputError, match="damaged"):
+        fp.Result.load(tmp_path / "run").model("a")
+
+
+def test_models_of_clients_are_left_out_on_wish(tmp_path):
+    data = fp.Federation.from_frame(patients(), client="hospital", target="ill")
+    settings = {"rounds": 1, "lstar": "none", "personal": False}
+    fp.Experiment(data, "linear", "ditto", **settings).run(tmp_path / "run")
+    assert not (tmp_path / "run" / "personal.safetensors").exists()

@@ -192,9 +192,12 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="A new CSV file; by default it is printed.")
     ] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Whose own model; by default the shared one.")
+    ] = None,
     allow_import: AllowImport = None,
 ) -> None:
-    """Predict the rows of a table with the shared model of a run, and write it as CSV."""
+    """Predict the rows of a table with a model of a run, and write it as CSV."""
     from fedparity.data import table
     from fedparity.records.result import Result
     from fedparity.records.rundir import RunDir
@@ -204,9 +207,11 @@ def predict(
         raise InputError(f"{out} is there already: name a new file")
     RunDir(directory).settings()  # before the table is read
     result, rows = Result.load(directory), table.read(file)
-    found = rows.assign(prediction=result.predict(rows, allow_import=allowed.packages))
+    packages = allowed.packages
+    said = result.predict(rows, client=client, allow_import=packages)
+    found = rows.assign(prediction=said)
     if result.record.get("predicts") == "classes":
-        likely = result.predict_proba(rows, allow_import=allowed.packages)
+        likely = result.predict_proba(rows, client=client, allow_import=packages)
         found = found.assign(**{f"probability_{name}": likely[name].to_numpy() for name in likely})
     text = found.to_csv(out, index=False)
     typer.echo(text if out is None else f"{len(found):,} rows in {out}", nl=out is not None)

@@ -208,6 +208,7 @@ RUN = (
     Flag("stop-metric", ("stop", "metric"), str, "Stop early by this validation summary."),
     Flag("patience", ("stop", "patience"), int, "Evaluations without improvement before that."),
     Flag("predictions", ("predictions",), bool, "Keep what models say of every example."),
+    Flag("personal", ("personal",), bool, "Keep the clients' own models."),
     Flag(
         "metrics",
         ("metrics",),

@@ -219,7 +219,7 @@ class Simulation(Door):
     def each_personal(self, down: Down, data: Split) -> dict[str, Tensor]:
         """Return loss, metrics and outputs of every example at the clients' own models."""
         pieces = [
-            self.engine.measure_own(data, clients, own) for clients, own in self._personal(down)
+            self.engine.measure_own(data, clients, own) for clients, own in self.own_models(down)
         ]
         return joined([piece for piece in pieces if piece])
 
@@ -239,13 +239,13 @@ class Simulation(Door):
 
     def _evaluate_personal(self, down: Down, split: str) -> Values:
         found: Values = {}
-        for clients, own in self._personal(down):
+        for clients, own in self.own_models(down):
             for key, values in self._measured_own(split, clients, own).items():
                 everyone = np.full(len(self.engine.setup.federation), np.nan)
                 found.setdefault(key, everyone)[clients] = values
         return found
 
-    def _personal(self, down: Down) -> Iterator[tuple[Ids, Own]]:
+    def own_models(self, down: Down) -> Iterator[tuple[Ids, Own]]:
         """Yield clients with what each would really use."""
         everyone = np.arange(len(self.engine.setup.federation))
         rows = max(1, PERSONAL_FLOATS // self.engine.setup.layout.size)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from fedparity.arguments import checked
-from fedparity.errors import InputError
+from fedparity.errors import DamagedError, InputError
 from fedparity.imports import Allowed
 from fedparity.learning.models import build
 from fedparity.learning.seeds import seed_for
@@ -69,9 +70,33 @@ def _module(settings: Mapping[str, Any], allowed: Allowed, factory: Factory | No
 
 def save_module(module: nn.Module, file: Path) -> None:
     """Write a module's state_dict beside and rename it."""
+    save_tensors(module.state_dict(), file)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
+    """Write tensors by name beside and rename the file."""
     beside = file.with_name(file.name + ".part")
-    save_file({k: v.detach().clone().contiguous() for k, v in module.state_dict().items()}, beside)
+    save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()}, beside)
     beside.replace(file)
+
+
+def load_personal(folder: RunDir) -> dict[str, Tensor]:
+    """Read the clients' own models, by name, with one row a client in the order of the run."""
+    folder.checksums.warn_if_absent()
+    try:
+        return load(folder.read(folder.personal))
+    except SafetensorError as error:
+        raise DamagedError(f"{folder.personal} is damaged: {error}") from error
+
+
+def with_tensors(module: nn.Module, tensors: Mapping[str, Tensor], row: int) -> nn.Module:
+    """Return a copy of a module with one client's own tensors; others stay as they are."""
+    own, known = copy.deepcopy(module), module.state_dict()
+    for name, values in tensors.items():
+        if name not in known or values.shape[1:] != known[name].shape or row >= len(values):
+            raise DamagedError(f"the clients' own '{name}' does not fit the model")
+    own.load_state_dict({name: values[row] for name, values in tensors.items()}, strict=False)
+    return own
 
 
 def load_module(module: nn.Module, folder: RunDir, file: Path | None = None) -> nn.Module:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import nn
+from torch import Tensor, nn
 
 from fedparity.arguments import checked
 from fedparity.certainty import client_certainty
@@ -68,6 +68,7 @@ class Result(Trained):
         self.rounds, self.path = rounds, path
         self._module = module
         self.unseen: pd.DataFrame | None = None
+        self._personal: dict[str, Tensor] = {}
         self._task: Task | None = None
         self._preparation: Preparation | None = None
 
@@ -132,8 +133,10 @@ class Result(Trained):
         lstar_curves: pd.DataFrame | None,
         task: Task,
         preparation: Preparation | None,
+        personal: dict[str, Tensor],
     ) -> None:
         """Take what else is known of a run that has just ended."""
+        self._personal = personal
         self._task, self._preparation = task, preparation
         self._tables["predictions"] = predictions
         if lstar_curves is not None:

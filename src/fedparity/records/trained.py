@@ -9,15 +9,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from torch import nn
+from torch import Tensor, nn
 
 from fedparity.arguments import checked
 from fedparity.data.prepare import Preparation
-from fedparity.errors import InputError
+from fedparity.errors import InputError, unknown
 from fedparity.imports import Allowed
 from fedparity.learning import tasks
 from fedparity.learning.task import Factory, Task
-from fedparity.records.model import load_model, save_module
+from fedparity.records.model import load_model, load_personal, save_module, with_tensors
 from fedparity.records.prediction import inputs_of, predicted, taking_what_was_given
 from fedparity.records.rundir import RunDir
 
@@ -27,7 +27,9 @@ class Trained:
 
     path: Path | None
     settings: dict[str, Any]
+    clients: pd.DataFrame
     _module: nn.Module | None
+    _personal: dict[str, Tensor]
     _task: Task | None
     _preparation: Preparation | None
 
@@ -45,6 +47,7 @@ class Trained:
     @checked
     def model(
         self,
+        client: str | None = None,
         *,
         which: Literal["best", "last"] = "best",
         factory: Factory | None = None,
@@ -54,6 +57,8 @@ class Trained:
 
         Parameters
         ----------
+        client
+            Whose own model, where clients have such; by default the shared one.
         which
             ``"best"`` is the model that was kept; ``"last"`` the one of the last round, which is
             another where ``keep`` names a summary.
@@ -62,6 +67,12 @@ class Trained:
         allow_import
             Packages whose code the directory may name.
         """
+        if client is not None:
+            if which != "best":
+                raise InputError("a client's own model is the one that was judged: leave out which")
+            shared = self.model(factory=factory, allow_import=allow_import)
+            own = with_tensors(shared, self._owned(), self._row(client))
+            return taking_what_was_given(own)
         if which == "last" and "kept_round" in self.record:
             if self.path is None:
                 raise InputError(
@@ -75,6 +86,23 @@ class Trained:
                 raise InputError("this result has no model")
             self._module = load_model(self.path, factory=factory, allow_import=allow_import)
         return taking_what_was_given(self._module)
+
+    def _row(self, client: str) -> int:
+        names = self.clients["client"].astype(str).tolist()
+        if client not in names:
+            raise unknown("client", client, names)
+        return names.index(client)
+
+    def _owned(self) -> dict[str, Tensor]:
+        """Return the clients' own models, if they are kept."""
+        if not self._personal and self.path is not None and RunDir(self.path).personal.exists():
+            self._personal = load_personal(RunDir(self.path))
+        if not self._personal:
+            why = self.record.get("personal") or (
+                "clients have none here, it was run with personal=False, or they are at sites"
+            )
+            raise InputError(f"this result has no models of clients: {why}")
+        return self._personal
 
     @property
     def preparation(self) -> Preparation | None:
@@ -91,6 +119,7 @@ class Trained:
         self,
         x: Any,
         *,
+        client: str | None = None,
         clients: Sequence[str] | None = None,
         allow_import: str | Iterable[str] = (),
     ) -> pd.DataFrame:
@@ -98,7 +127,7 @@ class Trained:
 
         See :meth:`predict` for the parameters.
         """
-        said = self._said(x, clients, allow_import)
+        said = self._said(x, client, clients, allow_import)
         if said.ndim != 2 or self.record.get("predicts") != "classes":
             raise InputError(f"a {self.settings['task']} has no probabilities of classes: predict")
         return pd.DataFrame(said, columns=self._classes(said.shape[1]))
@@ -108,6 +137,7 @@ class Trained:
         self,
         x: Any,
         *,
+        client: str | None = None,
         clients: Sequence[str] | None = None,
         allow_import: str | Iterable[str] = (),
     ) -> npt.NDArray[Any]:
@@ -118,27 +148,38 @@ class Trained:
         x
             A table with the columns trained on, whatever their order, where the run was of a table:
             it is prepared as they were. Otherwise an array ``[n, ...]`` of inputs.
+        client
+            Whose own model is asked, and whose rows these are; by default the shared model.
         clients
             The client of each row, where tables were prepared client by client.
         allow_import
             Packages whose code the run directory may name.
         """
-        said = self._said(x, clients, allow_import)
+        said = self._said(x, client, clients, allow_import)
         if self.record.get("predicts") != "classes":
             return said
         found: npt.NDArray[Any] = np.asarray(self._classes(said.shape[1]))[said.argmax(1)]
         return found
 
     def _said(
-        self, x: Any, clients: Sequence[str] | None, allow_import: str | Iterable[str]
+        self,
+        x: Any,
+        client: str | None,
+        clients: Sequence[str] | None,
+        allow_import: str | Iterable[str],
     ) -> npt.NDArray[Any]:
-        if self.alone:
-            raise InputError("each client trained alone: there is no shared model to predict with")
+        if self.alone and client is None:
+            raise InputError(
+                "each client trained alone: there is no shared model to predict with: name a "
+                "client, client='A' (--client A)"
+            )
+        if client is not None and clients is None and isinstance(x, pd.DataFrame):
+            clients = [client] * len(x)
         inputs = inputs_of(x, self.record, self.preparation, clients)
         if self._task is None:
             allowed = Allowed.by(allow_import)
             self._task = tasks.read(str(self.settings["task"]), "linear", allowed)
-        return predicted(self.model(allow_import=allow_import), self._task, inputs)
+        return predicted(self.model(client, allow_import=allow_import), self._task, inputs)
 
     def _classes(self, count: int) -> list[Any]:
         """Return the names of the classes, or their numbers where they had none."""

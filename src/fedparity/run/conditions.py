@@ -89,6 +89,8 @@ class Conditions(metaclass=Settings):
         or a list of names. Drawn by seed and name. None lets all train.
     predictions
         Keep what the final models say of every validation and test example.
+    personal
+        Keep the models that clients have of their own.
     """
 
     rounds: int = Field(default=100, ge=1)
@@ -112,3 +114,4 @@ class Conditions(metaclass=Settings):
     lstar: str | dict[Any, Any] = "best_validation"
     unseen: Annotated[int | float | list[str] | None, Field(union_mode="left_to_right")] = None
     predictions: bool = True
+    personal: bool = True

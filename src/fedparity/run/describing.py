@@ -86,7 +86,7 @@ def identity(experiment: Experiment) -> dict[str, Any]:
     """Return what a run that is resumed must agree with."""
     told = experiment.describe()
     free = {"rounds", "evaluate_every", "checkpoint_every", "chunk", "record", "data", "model"}
-    free |= {"metrics", "predictions", "device"}
+    free |= {"metrics", "predictions", "personal", "device"}
     file, whole = experiment.conditions.pretrained, experiment.federation.whole
     still = fingerprint(experiment.setup.module)  # a checkpoint holds what moves
     return {

@@ -20,7 +20,7 @@ from fedparity.engines.evaluation import Values
 from fedparity.errors import DivergedError, FedparityError, InputError
 from fedparity.method.messages import Down
 from fedparity.records.divergence import divergence
-from fedparity.records.model import save_module
+from fedparity.records.model import save_module, save_tensors
 from fedparity.records.releases import Releases
 from fedparity.records.result import Result
 from fedparity.records.state import RunState
@@ -35,7 +35,7 @@ from fedparity.run.watching import Watcher, interruptible
 
 PAUSE = 10.0
 """Seconds between checkpoints when the experiment does not name rounds."""
-KEPT = ("kept_round", "told", "privacy", "stopped", "diverged", "predictions")
+KEPT = ("kept_round", "told", "privacy", "stopped", "diverged", "predictions", "personal")
 """What is known of a run at its end, for its record."""
 MOST_EMPTY = 20
 """Empty rounds in a row after which a run gives up."""
@@ -270,6 +270,9 @@ class Run(Evaluated):
         examples, cut = keeping.predictions(experiment, self.door, down, alone)
         if cut:
             settings["record"]["predictions"] = cut
+        owned, left = keeping.personal_models(experiment, self.door, down)
+        if left:
+            settings["record"]["personal"] = left
         settings["record"]["diverged"] = diverged = self._diverged(down, clients)
         module = experiment.setup.layout.write(self.module, down.x, down.buffers).eval()
         path = None
@@ -281,13 +284,17 @@ class Run(Evaluated):
             self._keep_more(state, examples, alone)
             if unseen is not None:
                 self.folder.write_table(self.folder.unseen, unseen)
+            if owned:
+                with self.folder.checksums.placing(self.folder.personal) as beside:
+                    save_tensors(owned, beside)
             found = {k: v for k, v in settings["record"].items() if k in KEPT}
             self.folder.update(experiment.rounds, **found)
             self.folder.write_table(self.folder.clients, clients)  # the last: it tells of the end
             self.folder.finished()
         result = Result(clients, self.history.table(), settings, state.round, module, path)
         curves = None if alone is None else alone.curves
-        result.keep(examples, curves, experiment.setup.task, experiment.federation.preparation)
+        made = experiment.federation.preparation
+        result.keep(examples, curves, experiment.setup.task, made, owned)
         result.unseen = unseen
         if path is not None:
             from fedparity.reports.html import write

@@ -62,7 +62,7 @@ class Experiment:
         :class:`~fedparity.method.algorithm.Algorithm`, a part or a list of parts.
     rounds, cohort, sampling, weighting, drop, min_replies, server_lr, seed, engine, chunk, device,
     dtype, buffers, trainable, pretrained, evaluate_every, checkpoint_every, keep, lstar,
-    unseen, predictions
+    unseen, predictions, personal
         See :class:`Conditions`; ``sampling`` may be a
         :class:`~fedparity.run.sampling.Sampling` too.
     solver
@@ -107,6 +107,7 @@ class Experiment:
     lstar: Given = "best_validation"
     unseen: Unseen = None
     predictions: bool = True
+    personal: bool = True
     stop: Stop | None = None
     metrics: Sequence[Asked] | str = ()
 

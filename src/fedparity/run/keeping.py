@@ -22,6 +22,8 @@ from fedparity.run.experiment import Experiment
 
 MOST_NUMBERS = 1 << 23
 """Numbers kept of predictions; of larger federations, the first examples of every client."""
+MOST_PERSONAL = 1 << 25
+"""Numbers kept of the clients' own models; those of more are not kept."""
 SPLITS = ("validation", "test")
 COLUMNS = ("client", "split", "index", "target", "loss", "model")
 
@@ -47,6 +49,32 @@ def predictions(
     ]
     cut = "" if whole else f"of the first {most} validation and test examples of every client"
     return (pd.concat(tables, ignore_index=True) if tables else empty), cut
+
+
+def personal_models(
+    experiment: Experiment, door: Door, down: Down
+) -> tuple[dict[str, Tensor], str]:
+    """Return the clients' own models, a row a client, and a word where they are not kept.
+
+    It is empty where nobody wants them or has any, and where they are at sites.
+    """
+    if not experiment.personal or not isinstance(door, Simulation) or not door.personal:
+        return {}, ""
+    layout = experiment.setup.layout
+    if len(experiment.federation) * (layout.size + layout.buffer_size) > MOST_PERSONAL:
+        return {}, f"they are more than {MOST_PERSONAL:,} numbers"
+    pieces: dict[str, list[Tensor]] = {}
+    for _, own in door.own_models(down):
+        if own.shares is not None:
+            return {}, "each client mixes the predictions of several models"
+        views = zip(layout.slots, layout.views(own.parameters), strict=True)
+        named = {slot.name: view.to(slot.dtype) for slot, view in views}
+        for slot in layout.buffers:
+            rows = own.buffers[:, slot.start : slot.stop]
+            named[slot.name] = rows.reshape(len(rows), *slot.shape).to(slot.dtype)
+        for name, tensor in named.items():
+            pieces.setdefault(name, []).append(tensor)
+    return {name: torch.cat(each) for name, each in pieces.items()}, ""
 
 
 def with_metrics_alone(clients: pd.DataFrame, door: Door, alone: Alone | None) -> pd.DataFrame:
