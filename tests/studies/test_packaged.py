@@ -56,6 +56,7 @@ def test_ours_stand_beside_what_was_published(monkeypatch):
     assert list(beside["mean"]) == [4.0, 4.0]
     assert list(beside["mean, published"]) == [1.0, 2.0]
     assert list(beside["seeds"]) == [2, 1]
+    assert list(beside["of"]) == [2, 2]
     assert "std, published" not in beside
 
 

@@ -123,6 +123,17 @@ def test_a_finished_run_is_not_done_again(tmp_path, monkeypatch):
     assert again.loc[0, "mean_loss"] == first.loc[1, "mean_loss"]
 
 
+def test_a_result_is_read_once_for_a_table(tmp_path, monkeypatch):
+    study = own(tmp_path).run()
+    whole, read = fp.Result.load.__func__, []
+    loading = classmethod(lambda cls, path: read.append(path) or whole(cls, path))
+    monkeypatch.setattr(fp.Result, "load", loading)
+    study.by_run()
+    assert len(read) == 1
+    assert len(list(study.results())) == 1
+    assert len(read) == 2
+
+
 def test_a_run_is_that_of_the_experiment_itself(tmp_path):
     study = own(tmp_path, ["qffl(q=2)"]).run()
     ((_, result),) = study.results()

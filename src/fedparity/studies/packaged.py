@@ -93,13 +93,13 @@ class Packaged:
         }
 
     def beside(self, study: Study) -> pd.DataFrame:
-        """Return a row an algorithm: ours over seeds (mean, std), and what was published."""
+        """Return a row an algorithm: ours over the seeds that are done, and what was published."""
         numbers = self.numbers(study)
         printed = {(e["column"], a): v for e in self.published for a, v in e["values"].items()}
         rows = []
         for label in study.algorithms:
             own = numbers[numbers["algorithm"] == label]
-            row: dict[str, Any] = {"algorithm": label, "seeds": len(own)}
+            row: dict[str, Any] = {"algorithm": label, "seeds": len(own), "of": len(study.seeds)}
             for column in self.columns:
                 row[column] = own[column].mean()
                 row[f"{column}, std over seeds"] = own[column].std()

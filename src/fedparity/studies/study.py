@@ -271,26 +271,32 @@ class Study:
         ``done``, ``diverged``, ``failed`` or ``damaged``; or so far
         ``begun`` or ``waiting``.
         """
+        return self._read(run)[0]
+
+    def _read(self, run: Run) -> tuple[Outcome, Result | None]:
+        """Return what became of a run, and its result where it has one."""
         folder = RunDir(run.directory)
         if folder.clients.exists():
             try:
                 result = Result.load(run.directory)
             except (DamagedError, InputError) as error:
-                return Outcome("damaged", str(error))
-            return Outcome("diverged", result.diverged) if result.diverged else Outcome("done")
+                return Outcome("damaged", str(error)), None
+            state = Outcome("diverged", result.diverged) if result.diverged else Outcome("done")
+            return state, result
         try:
             told = json.loads(run.note.read_text(encoding="utf-8"))
-            return Outcome(str(told["state"]), str(told["reason"]))
+            return Outcome(str(told["state"]), str(told["reason"])), None
         except FileNotFoundError:
-            return Outcome("begun" if folder.experiment.exists() else "waiting")
+            return Outcome("begun" if folder.experiment.exists() else "waiting"), None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            return Outcome("failed", f"{run.note} cannot be read: {error}")
+            return Outcome("failed", f"{run.note} cannot be read: {error}"), None
 
     def results(self) -> Iterator[tuple[Run, Result]]:
         """Yield every finished run with its result, those that diverged too."""
         for run in self.runs:
-            if self.state(run).state in ("done", "diverged"):
-                yield run, Result.load(run.directory)
+            result = self._read(run)[1]
+            if result is not None:
+                yield run, result
 
     def labelled(self, across_settings: bool = False) -> list[Labelled]:
         """Return the finished runs, without those that diverged, by their labels in figures.
@@ -381,7 +387,7 @@ class Study:
         """
         rows = []
         for run in self.runs:
-            state, reason = self.state(run)
+            (state, reason), result = self._read(run)
             row = {
                 "algorithm": run.cell.label,
                 **run.cell.chosen,
@@ -391,8 +397,7 @@ class Study:
                 "reason": reason,
                 "run": str(run.directory),
             }
-            if state in ("done", "diverged"):
-                result = Result.load(run.directory)
+            if result is not None:
                 row |= {"rounds": result.rounds, **result.summary(split)}
             rows.append(row)
         return pd.DataFrame(rows)
