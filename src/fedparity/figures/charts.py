@@ -133,11 +133,11 @@ def front(found: Frontier) -> Figure:
     along = bars.encode(y=alt.Y("y_low:Q", title=y, scale=_free(alt)), y2="y_high:Q", x="x:Q")
     names = [
         alt.Chart(table[chosen])
-        .mark_text(align="left", dx=7, dy=-7, limit=220, fontWeight=weight)
+        .mark_text(align="left", dx=7, dy=dy, limit=220, fontWeight=weight)
         .encode(x="x:Q", y="y:Q", text="label:N")
-        for chosen, weight in (
-            (table["label"] == found.recommended, "bold"),
-            (table["label"] != found.recommended, "normal"),
+        for chosen, weight, dy in (
+            (table["label"] == found.recommended, "bold", 12),
+            (table["label"] != found.recommended, "normal", -7),
         )
     ]
     return _figure(alt.layer(line.encode(x="x:Q", y="y:Q"), across, along, points, *names))
