@@ -8,6 +8,7 @@ sum, and where a number is read. A torch without CUDA has no autograd on fake ``
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -78,6 +79,11 @@ def asked_of(bench: Bench) -> list[tuple[str, tuple, object]]:
     return calls
 
 
+def shapes(found: Mapping[str, object]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    """Return shape and type of every tensor among values by name."""
+    return {key: (v.shape, v.dtype) for key, v in found.items() if isinstance(v, Tensor)}
+
+
 def replayed(bench: Bench, came: list) -> None:
     """Ask the same of an engine elsewhere: answers are there, and like those of the processor."""
     calls = asked_of(bench)
@@ -91,6 +97,10 @@ def replayed(bench: Bench, came: list) -> None:
             assert (after.deltas is None) == (before.deltas is None)
             if before.deltas is not None:
                 assert after.deltas.shape == before.deltas.shape
+        elif name == "measure":
+            assert shapes(after) == shapes(before)
+        else:
+            assert shapes(after._asdict()) == shapes(before._asdict())
     assert {device for *_, device in came} == {"meta"}
 
 

@@ -30,6 +30,11 @@ def parameters(model: nn.Module) -> int:
         ("resnet18(norm=group)", (3, 32, 32), 10, 11_689_512 - 7_680 - 513 * 990),
         # Reddi et al. 2021, Table 9: 820,522 at 90 characters, with one bias a gate; torch has two
         ("char_lstm", (80,), 90, 820_522 + 2 * 4 * 256),
+        # 4,096 x 64 of words; 512 x (64 + 128) and 512 x (128 + 128) with two biases; 512 x 2 + 2
+        ("pair_lstm", (2, 20), 2, 262_144 + 99_328 + 132_096 + 1_026),
+        # 48 x 64 + 64 of patches, 64 of the first word, 65 x 64 of places, 4 layers of two norms
+        # of 128, 64 x 192 + 192, 64 x 64 + 64, 64 x 128 + 128 and 128 x 64 + 64; 128, and 650
+        ("vit", (3, 32, 32), 10, 3_136 + 64 + 4_160 + 4 * 33_472 + 128 + 650),
         # 288 + 32, 18,432 + 64, 36,864 + 64, 576 x 128 + 128, 1,290
         ("cnn5", (1, 28, 28), 10, 320 + 18_496 + 36_928 + 73_856 + 1_290),
     ],
