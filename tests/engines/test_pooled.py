@@ -67,9 +67,22 @@ def test_each_client_has_the_mean_of_its_own_losses(federation, clients):
 def test_who_has_no_validation_example_is_measured_on_training_ones(federation):
     engine, down = engine_of(federation, "fedfv")
     reads, clients = frozenset({"validation_loss"}), np.asarray([0, 3])
-    found = pooled.pooled_losses(engine.setup, reads, down, clients, engine.at_modules)
+    found = pooled.pooled_facts(engine.setup, reads, down, clients, engine.at_modules)
     expected = torch.stack([alone(engine, "validation", 0), alone(engine, "train", 3)])
     torch.testing.assert_close(found["validation_loss"], expected)
+    engine.close()
+
+
+def test_means_of_functions_of_examples_are_those_of_each_client_alone(federation):
+    engine, down = engine_of(federation, "fedwavg")
+    clients = np.asarray([1, 3])
+    found = engine.pooled(down, clients, down.buffers)["right_by_class"]
+    for row, client in enumerate(clients):
+        inputs, target = engine.setup.federation.train.client(client)
+        with torch.no_grad():
+            right = engine.setup.module(inputs).argmax(1) == target
+        expected = [(right & (target == c)).sum() / len(target) for c in range(3)]
+        torch.testing.assert_close(found[row], torch.stack(expected))
     engine.close()
 
 

@@ -57,7 +57,7 @@ FIXED: tuple[Place, ...] = (
     (torch.autograd, "backward", BACKWARD),
     (torch.autograd, "grad", BACKWARD),
     (Job, "_wait", None),
-    (stacked, "pooled_losses", LOSSES),
+    (stacked, "pooled_facts", LOSSES),
     (pooled, "losses_block", LOSSES),
     (pooled, "judged", LOSSES),
     (Chain, "_forward", FORWARD),

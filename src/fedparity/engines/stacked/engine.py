@@ -23,7 +23,7 @@ from fedparity.engines.stacked.batches import Batches, Group, Slotted
 from fedparity.engines.stacked.in_place import FullBatches, reads_in_place
 from fedparity.engines.stacked.lane import Stack, Work
 from fedparity.engines.stacked.measuring import Facts
-from fedparity.engines.stacked.pooled import POOLED, pooled_losses
+from fedparity.engines.stacked.pooled import poolable, pooled_facts
 from fedparity.errors import ClientError, InputError
 from fedparity.method.messages import Down, Named, Own, Up
 from fedparity.workers import Crew
@@ -184,7 +184,7 @@ class VmapEngine(Engine):
         return sizes * -(-lengths(sizes) // -(-sizes // _batch(self.setup)))
 
     def pooled(self, down: Down, clients: Ids, buffers: Tensor) -> Facts | None:
-        """Measure losses in one pass over pooled examples, if all start from the same model.
+        """Measure means over examples in one pass, if all clients start from the same model.
 
         All workers share the examples; None where clients start from unlike models.
         """
@@ -194,9 +194,9 @@ class VmapEngine(Engine):
             "train": algorithm.train_reads,
             "losses": frozenset({"loss"}),
         }[down.phase]
-        if not reads & POOLED or buffers.dim() == 2 or algorithm.having("start"):
+        if buffers.dim() == 2 or algorithm.having("start") or not poolable(self.setup, reads):
             return None
-        return pooled_losses(self.setup, reads, down, clients, self.at_modules)
+        return pooled_facts(self.setup, reads, down, clients, self.at_modules)
 
     def at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor

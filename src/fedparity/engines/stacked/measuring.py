@@ -94,7 +94,7 @@ class Measured(Lane):
             found["loss"] = (sums / self.n).to(y.dtype)
         if "validation_loss" in names - found.keys():
             found["validation_loss"] = self._validation_loss(y, buffers)
-        if functions := per_example(self.setup, names):
+        if functions := per_example(self.setup, names - found.keys()):
             totals = self.own_sums("train", y, buffers, more=functions)
             for name in functions:
                 total = totals[name]
