@@ -1,8 +1,9 @@
-"""A lane of several clients whose full batches stay where they are.
+"""A lane of several clients whose full batches are read in place, without padding.
 
-Full batches of unlike sizes, padded, would be mostly padding, and large ones are more than a
-cache holds. Here every client's examples are read in place, a block at a time; all workers share
-the blocks, whoever they belong to, and the blocks' gradients are added in order.
+Padded to the largest, full batches of unlike sizes would be mostly padding, and large ones exceed a
+cache. Here a block is examples of one client, ``[1, B, ...]``, a view of the split. The calling
+thread hands the blocks to all workers, who only read parameters and data; it adds their gradients
+in the order of the blocks, ``[m, *shape]`` a slot, and writes the step over that sum.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fedparity.method.messages import Down
 from fedparity.workers import Crew
 
 CHAIN_BLOCK = 1 << 20
-"""Input numbers of a block: forward and backward pass read them, the second time from cache."""
+"""Input numbers of a block: the backward pass reads them again, which must be from cache."""
 UNEVEN = 4.0
 """How much larger than the median the largest full batch may be before padding eats the gain."""
 SMALL = 512
@@ -44,7 +45,7 @@ def uneven(sizes: Ids) -> bool:
 
 
 class FullBatches(Stack):
-    """A stack of clients that all workers go through, block by block."""
+    """A stack of clients whose blocks all workers share; see the module for who writes what."""
 
     def __init__(
         self,
