@@ -8,7 +8,8 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from unittest.mock import patch
+
+import pytest
 
 NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -32,7 +33,9 @@ def run(page: Path) -> list[tuple[str, str]]:
     """
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     module, found = ModuleType(page.stem), []
-    with patch.dict(sys.modules, {page.stem: module}):  # dataclasses look up where they are made
+    with pytest.MonkeyPatch.context() as patched:
+        # Dataclasses look up where they are made. Other modules that a page imports stay.
+        patched.setitem(sys.modules, page.stem, module)
         for place, (kind, code) in enumerate(blocks):
             if kind != "python":
                 continue
