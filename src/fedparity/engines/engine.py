@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -229,7 +228,9 @@ def intraop(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@functools.cache
 def _blas() -> ThreadpoolController:
-    """Return numpy's linear algebra, whose threads spin where only one has work."""
+    """Return the linear algebra of numpy and, once it is loaded, of scipy.
+
+    Its threads spin where only one has work.
+    """
     return ThreadpoolController().select(user_api="blas")
