@@ -22,7 +22,7 @@ def run(gaps, n=100, weights="size"):
     clients = pd.DataFrame({"client": names, **counts, "test_lstar": 1.0, "test_loss": 1.0})
     settings = {"algorithm": "any", "record": {"weights": weights}}
     made = Result(clients, pd.DataFrame(), settings, rounds=1)
-    made.keep(pd.concat(tables), None, Classification("linear"), None)
+    made.keep(pd.concat(tables), None, Classification("linear"), None, {})
     return made
 
 

@@ -39,7 +39,7 @@ def run(
     found = Result(pd.DataFrame(columns), pd.DataFrame(), settings, rounds=5)
     if kept and loss is not None and lstar is not None:
         tables = map(_examples, found.clients["client"], loss, lstar)
-        found.keep(pd.concat(tables), None, Classification("linear"), None)
+        found.keep(pd.concat(tables), None, Classification("linear"), None, {})
     return found
 
 
