@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,49 +10,26 @@ import pandas as pd
 
 from fedparity import workers as machine
 from fedparity.data import Federation
-from fedparity.errors import DamagedError, FedparityError, InputError, unknown
+from fedparity.errors import FedparityError, InputError, unknown
 from fedparity.figures import Labelled
 from fedparity.figures.charts import Over
 from fedparity.imports import Allowed, texts_in
 from fedparity.metrics.summaries import Split
 from fedparity.records.result import Result
-from fedparity.records.rundir import RunDir
-from fedparity.studies import address
+from fedparity.studies import address, missing
 from fedparity.studies.file import OWN, read
 from fedparity.studies.grid import Cell, cells, checked, labelled, put, seeds_of
-from fedparity.studies.places import place, put_aside
+from fedparity.studies.places import place
 from fedparity.studies.plot import Plot, finished
 from fedparity.studies.pool import Pool
-from fedparity.studies.schedule import Board, Task, Watch, work_off
+from fedparity.studies.runs import Run
+from fedparity.studies.schedule import Board, Watch, work_off
 from fedparity.studies.speed import reaching
 from fedparity.studies.table import Table, tabled
-from fedparity.studies.work import Order, Outcome, perform
+from fedparity.studies.work import Outcome
 
 FILE = "study.yaml"
 RUNS = "runs"
-AGAIN = ("damaged", "failed")
-"""States of runs that can be run again."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of a study: where it stands in the grid, and where it is kept."""
-
-    cell: Cell
-    address: str
-    alone: str | None
-    directory: Path
-
-    @property
-    def note(self) -> Path:
-        """The file that tells why the run failed."""
-        return self.directory.with_name(f"{self.address}.json")
-
-    @property
-    def name(self) -> str:
-        """A few words for whoever waits."""
-        chosen = [f"{key}={value}" for key, value in self.cell.chosen.items()]
-        return ", ".join([self.cell.label, *chosen, f"seed {self.cell.seed}"])
 
 
 class Study:
@@ -198,22 +173,22 @@ class Study:
         """
         again = (again,) if isinstance(again, str) else again
         for state in again:
-            if state not in AGAIN:
-                raise unknown("state to be run again", state, AGAIN)
+            if state not in missing.AGAIN:
+                raise unknown("state to be run again", state, missing.AGAIN)
         if workers is not None and workers < 1:
             raise InputError(f"workers is {workers}: at least 1")
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / RUNS).mkdir(exist_ok=True)
         self._write()
-        tasks = self._tasks(again)
+        tasks = missing.tasks(self.runs, again, self.data_dir, self.allowed)
         total = len({run.address for run in self.runs})
         board = Board(total, total - len(tasks))
         tell = watch or (lambda board: None)
         if self.federation is not None:
-            full = self._here(tasks, board, tell)
+            full = missing.here(tasks, self.federation, board, tell)
         else:
             size = min(workers or machine.cores(), max(1, len(tasks)))
-            full = work_off(tasks, Pool(size, self.out), board, self._ended, tell)
+            full = work_off(tasks, Pool(size, self.out), board, missing.ended, tell)
         if full is not None:
             raise FedparityError(
                 f"the disk is full ({full.reason}): {board.done} of {total} runs are done and "
@@ -228,73 +203,18 @@ class Study:
             text = yaml.safe_dump(self.describe(), sort_keys=False, allow_unicode=True)
             place(self.out / FILE, text)
 
-    def _tasks(self, again: Collection[str]) -> list[Task]:
-        """Return what is left to be done, each address once."""
-        found = {}
-        for run in self.runs:
-            state = self.state(run).state
-            if state in ("done", "diverged") or (state in AGAIN and state not in again):
-                continue
-            if state == "damaged":
-                put_aside(run.directory)
-            run.note.unlink(missing_ok=True)
-            order = Order(run.cell.settings, run.directory, self.data_dir, self.allowed)
-            found[run.address] = Task(run.name, order, run.alone)
-        return list(found.values())
-
-    def _here(self, tasks: Sequence[Task], board: Board, tell: Watch) -> Outcome | None:
-        """Do tasks one after another in this process."""
-        for task in tasks:
-            board.running[0] = (task.name, {})
-            tell(board)
-            outcome = perform(task.order, None, self.federation)
-            del board.running[0]
-            if outcome.state == "full":
-                return outcome
-            if outcome.state == "stopped":
-                raise KeyboardInterrupt(f"stopped: {board.done} of {board.total} runs are done")
-            board.done += 1
-            board.bad += outcome.state != "done"
-            self._ended(task, outcome)
-        tell(board)
-        return None
-
-    def _ended(self, task: Task, outcome: Outcome) -> None:
-        """Write down why a run has no result."""
-        if outcome.state in AGAIN:
-            note = task.order.directory.with_name(f"{task.order.directory.name}.json")
-            place(note, json.dumps({"state": outcome.state, "reason": outcome.reason}))
-
     def state(self, run: Run) -> Outcome:
         """Return what became of a run.
 
         ``done``, ``diverged``, ``failed`` or ``damaged``; or so far
         ``begun`` or ``waiting``.
         """
-        return self._read(run)[0]
-
-    def _read(self, run: Run) -> tuple[Outcome, Result | None]:
-        """Return what became of a run, and its result where it has one."""
-        folder = RunDir(run.directory)
-        if folder.clients.exists():
-            try:
-                result = Result.load(run.directory)
-            except (DamagedError, InputError) as error:
-                return Outcome("damaged", str(error)), None
-            state = Outcome("diverged", result.diverged) if result.diverged else Outcome("done")
-            return state, result
-        try:
-            told = json.loads(run.note.read_text(encoding="utf-8"))
-            return Outcome(str(told["state"]), str(told["reason"])), None
-        except FileNotFoundError:
-            return Outcome("begun" if folder.experiment.exists() else "waiting"), None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            return Outcome("failed", f"{run.note} cannot be read: {error}"), None
+        return run.read()[0]
 
     def results(self) -> Iterator[tuple[Run, Result]]:
         """Yield every finished run with its result, those that diverged too."""
         for run in self.runs:
-            result = self._read(run)[1]
+            result = run.read()[1]
             if result is not None:
                 yield run, result
 
@@ -387,7 +307,7 @@ class Study:
         """
         rows = []
         for run in self.runs:
-            (state, reason), result = self._read(run)
+            (state, reason), result = run.read()
             row = {
                 "algorithm": run.cell.label,
                 **run.cell.chosen,
