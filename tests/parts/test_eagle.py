@@ -14,7 +14,7 @@ from fedparity.learning.layout import Layout
 from fedparity.method import Context
 from fedparity.method.algorithm import ctx_for
 from fedparity.parts import Eagle
-from fedparity.run import lstar
+from fedparity.run import lstar, lstar_rules
 from fedparity.testing import Bench, Trial, unlike_clients
 
 GAPS = (0.1, 0.3, -0.2)
@@ -440,7 +440,9 @@ def test_the_server_learns_the_gap_alone(unlike):
 
 def test_a_client_without_validation_examples_has_its_gap_on_training_examples(unlike):
     made = experiment(unlike, "eagle(lam=0.01)")
-    table = lstar.estimate(made.experiment.setup, lstar.rule("best_validation(rounds=3)"), "loop")
+    table = lstar.estimate(
+        made.experiment.setup, lstar_rules.rule("best_validation(rounds=3)"), "loop"
+    )
     assert float(made.setup.lstar[2]) == table["train"][2]
     assert np.isnan(table["validation"][2])
     assert bool(made.advance().reports["eagle"]["gap"].isfinite().all())

@@ -11,9 +11,9 @@ from torch import nn
 
 import fedparity as fp
 from fedparity.records.rundir import RunDir
-from fedparity.run import lstar
+from fedparity.run import lstar, lstar_cache
 from fedparity.run.experiment import Experiment
-from fedparity.run.lstar import BestValidation, TrainPlateau
+from fedparity.run.lstar_rules import BestValidation, TrainPlateau
 from fedparity.testing import unlike_clients
 
 STEP = fp.Solver(lr=0.5, steps=1)
@@ -159,7 +159,7 @@ def test_it_is_computed_once_and_then_read_from_disk(unlike, monkeypatch, tmp_pa
     def cached(**more) -> pd.DataFrame:
         rule = BestValidation(rounds=more.pop("alone", 3))
         made = setup(unlike, **more)
-        return lstar.cached(made, rule, "loop", lambda t, _: calls.append(t))
+        return lstar_cache.cached(made, rule, "loop", lambda t, _: calls.append(t))
 
     first = cached()
     assert calls
@@ -195,24 +195,24 @@ class Bent(nn.Module):
 
 
 def test_what_tasks_and_models_do_counts_not_what_they_are_called(unlike):
-    plain = lstar._key(setup(unlike, fp.Classification("linear")), BestValidation(), "loop")
-    squared = lstar._key(setup(unlike, Squared("linear")), BestValidation(), "loop")
+    plain = lstar_cache._key(setup(unlike, fp.Classification("linear")), BestValidation(), "loop")
+    squared = lstar_cache._key(setup(unlike, Squared("linear")), BestValidation(), "loop")
     assert plain != squared
     one, two = (
         setup(unlike, lambda shape, outputs, p=p: Bent(shape, outputs, p)) for p in (1.0, 2.0)
     )
     assert repr(one.module) == repr(two.module)
-    keys = {lstar._key(s, BestValidation(), "loop") for s in (one, two)}
+    keys = {lstar_cache._key(s, BestValidation(), "loop") for s in (one, two)}
     assert len(keys) == 2
 
 
 def test_a_damaged_file_of_the_cache_is_computed_again(unlike, monkeypatch, tmp_path):
     monkeypatch.setenv("FEDPARITY_CACHE", str(tmp_path))
     made = setup(unlike)
-    first = lstar.cached(made, BestValidation(rounds=2), "loop")
+    first = lstar_cache.cached(made, BestValidation(rounds=2), "loop")
     for file in (tmp_path / "lstar").iterdir():  # the table, the curves and the models
         file.write_bytes(b"not a table")
-    pd.testing.assert_frame_equal(lstar.cached(made, BestValidation(rounds=2), "loop"), first)
+    pd.testing.assert_frame_equal(lstar_cache.cached(made, BestValidation(rounds=2), "loop"), first)
 
 
 @pytest.mark.parametrize("algorithm", ["eagle(lam=0.1)", "qffl"])

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from fedparity.errors import FedparityError
 from fedparity.flower import codec
 from fedparity.flower.codec import BadMessage, Flat, Stamp
-from fedparity.run.lstar import cache_dir
+from fedparity.run.lstar_cache import cache_dir
 
 ARRAYS, ABOUT = "fedparity.state", "fedparity.about"
 MOST_LATER = 2

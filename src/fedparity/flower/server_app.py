@@ -37,7 +37,9 @@ from fedparity.run.driver import Run
 from fedparity.run.experiment import Experiment
 from fedparity.run.file import experiment as read_experiment
 from fedparity.run.given import is_rule
-from fedparity.run.lstar import ACCURACIES, COLUMNS, SPLITS, read, rule
+from fedparity.run.lstar import ACCURACIES, COLUMNS, SPLITS
+from fedparity.run.lstar_cache import read
+from fedparity.run.lstar_rules import rule
 from fedparity.run.unseen import refuse_on_flower
 from fedparity.run.watching import Watcher
 

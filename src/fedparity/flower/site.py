@@ -28,7 +28,7 @@ from fedparity.learning.task import Task
 from fedparity.method.messages import SERVER, Down, Own, Up
 from fedparity.records.settings import task_of
 from fedparity.reports.progress import Lines
-from fedparity.run import lstar
+from fedparity.run import lstar, lstar_cache, lstar_rules
 from fedparity.run.file import algorithm_of, metrics_of, solver_of
 from fedparity.run.given import is_rule
 from fedparity.run.preparing import prepare
@@ -119,21 +119,21 @@ class Site:
         rule = self._rule
         with closing(Lines()) as watch:
             tell = lstar.telling(watch, setup, rule)
-            table = lstar.cached(setup, rule, "loop", tell, folder)
+            table = lstar_cache.cached(setup, rule, "loop", tell, folder)
         found = {str(name): float(table[name].iloc[0]) for name in table if name != "client"}
         return {name: value for name, value in found.items() if not np.isnan(value)}
 
     @property
-    def _rule(self) -> lstar.LstarRule | None:
+    def _rule(self) -> lstar_rules.LstarRule | None:
         given = self.conditions.lstar
-        return lstar.rule(str(given)) if is_rule(given) else None
+        return lstar_rules.rule(str(given)) if is_rule(given) else None
 
     def _own(self, place: int, folder: Path) -> Own | None:
         """Return the model behind the client's L*, if one is wanted and was kept."""
         if self._rule is None or not self.setup.metrics:
             return None
         setup = replace(self.setup, places=np.asarray([place]))
-        alone = lstar.recalled(setup, self._rule, "loop", folder)
+        alone = lstar_cache.recalled(setup, self._rule, "loop", folder)
         return None if alone is None else alone.own
 
     def answer(self, down: Down, stamp: Stamp, memory: Memory) -> Up:

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +23,12 @@ from fedparity.records.model import save_module, save_tensors
 from fedparity.records.releases import Releases
 from fedparity.records.result import Result
 from fedparity.records.state import RunState
-from fedparity.reports.tracking import Track
-from fedparity.run import keeping, lstar
+from fedparity.run import keeping, lstar_cache, lstar_rules
 from fedparity.run.alone import Alone
 from fedparity.run.evaluating import Evaluated
-from fedparity.run.experiment import Experiment
 from fedparity.run.rounds import round_
 from fedparity.run.unseen import unseen_table
-from fedparity.run.watching import Watcher, interruptible
+from fedparity.run.watching import interruptible
 
 PAUSE = 10.0
 """Seconds between checkpoints when the experiment does not name rounds."""
@@ -44,18 +41,10 @@ MOST_EMPTY = 20
 class Run(Evaluated):
     """One run of an experiment, in memory or in a directory."""
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        out: str | Path | None = None,
-        watch: Watcher | None = None,
-        track: Track = (),
-    ) -> None:
-        super().__init__(experiment, out, watch, track)
-        self._unwatched = watch is None
-        self._last_saved = time.monotonic()
-        self._ended: str | None = None
-        """Why no further round was possible."""
+    _last_saved = 0.0
+    """When there was a checkpoint, by a clock that only moves forward."""
+    _ended: str | None = None
+    """Why no further round was possible."""
 
     def start(self) -> Result:
         """Run from the first round."""
@@ -84,7 +73,7 @@ class Run(Evaluated):
     @contextmanager
     def _shown(self, resumed: bool) -> Iterator[None]:
         """Show what is odd about the data and how a run goes, where nobody else watches it."""
-        if not self._unwatched:
+        if not self.unwatched:
             yield
             return
         from fedparity.reports.progress import watcher
@@ -148,6 +137,7 @@ class Run(Evaluated):
         text = experiment.setup.algorithm.text
         self.watch.stage(f"{text} ({experiment.choice.name})", experiment.rounds)
         self.watch.advance(state.round)
+        self._last_saved = time.monotonic()  # or by another run, which this one goes on from
         with interruptible() as interrupted:
             while state.round < experiment.rounds and not self._stopped(state):
                 began = time.perf_counter()
@@ -310,8 +300,8 @@ class Run(Evaluated):
         if experiment.lstar == "none" or experiment.given is not None:
             return None
         if self.alone is None and self.keeps_data:
-            rule = lstar.rule(str(experiment.lstar))
-            self.alone = lstar.recalled(experiment.setup, rule, experiment.choice.name)
+            rule = lstar_rules.rule(str(experiment.lstar))
+            self.alone = lstar_cache.recalled(experiment.setup, rule, experiment.choice.name)
         return self.alone
 
     def _keep_more(self, state: RunState, examples: pd.DataFrame, alone: Alone | None) -> None:

@@ -25,7 +25,7 @@ from fedparity.method.algorithm import Algorithm
 from fedparity.metrics import Metric, Summary, read_metrics, summaries
 from fedparity.metrics.metric import Asked
 from fedparity.recipes import algorithm as read_algorithm
-from fedparity.run import lstar
+from fedparity.run import lstar, lstar_cache, lstar_rules
 from fedparity.run.conditions import Conditions, Stop
 from fedparity.run.describing import describe, identity
 from fedparity.run.given import Given, given, plain
@@ -269,8 +269,8 @@ class Experiment:
         """Return what finding L* takes at most; None where it is given, known or not wanted."""
         if self.given is not None or self.lstar == "none":
             return None
-        rule = lstar.rule(str(self.lstar))
-        known = lstar.is_cached(self.setup, rule, self.choice.name)
+        rule = lstar_rules.rule(str(self.lstar))
+        known = lstar_cache.is_cached(self.setup, rule, self.choice.name)
         return None if known else lstar.cost(self.setup, rule)
 
     @checked

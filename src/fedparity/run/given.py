@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 from fedparity.data import Federation
 from fedparity.errors import InputError, unknown
-from fedparity.run.lstar import COLUMNS, RULES, SPLITS
+from fedparity.run.lstar import COLUMNS, SPLITS
+from fedparity.run.lstar_rules import RULES
 
 ALL = "lstar"
 """The column that stands for all splits."""

@@ -8,33 +8,25 @@ cohorts or with which algorithm the federation trains.
 
 from __future__ import annotations
 
-import hashlib
-import os
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from pyarrow.lib import ArrowException
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass as settings
 from torch import Tensor
 
 from fedparity.engines import choice
 from fedparity.engines.engine import Engine, Ids, Setup
-from fedparity.engines.evaluation import measure
 from fedparity.learning.seeds import seed_for
 from fedparity.method.algorithm import Algorithm
 from fedparity.method.messages import Down, Own
 from fedparity.parts.personal.alone import Local
 from fedparity.run.alone import Alone, Courses
-from fedparity.spec import construct, parse_one
+from fedparity.run.lstar_rules import LstarRule
 
 if TYPE_CHECKING:
     from fedparity.run.watching import Watcher
@@ -49,87 +41,9 @@ FLOATS = 1 << 24
 """Parameters of the clients that train alone at the same time."""
 ALONE = "each client alone (L*)"
 """How the stage of a run begins in which L* is found."""
-VERSION = 3
-"""Of what is kept on disk of a client alone."""
 Values = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-
-
-@settings(frozen=True, config=ConfigDict(extra="forbid"))
-class BestValidation:
-    """The loss of the model with the least validation loss along the way (the default).
-
-    Parameters
-    ----------
-    rounds
-        At most this many rounds alone.
-    patience
-        A client stops when its validation loss has not fallen for this many rounds.
-    tolerance
-        By which share of itself it must fall to count.
-    """
-
-    rounds: int = Field(default=1000, ge=1)
-    patience: int = Field(default=20, ge=1)
-    tolerance: float = Field(default=1e-3, ge=0)
-
-    watched = "validation"
-    """The split whose loss decides."""
-
-    def fallen(self, loss: Values, mark: Values) -> Flags:
-        """Tell where a loss is below one before by enough to go on."""
-        return mark - loss > self.tolerance * np.abs(mark)
-
-    def kept(self, loss: Values, best: Values) -> Flags:
-        """Tell whose model is kept: the best one seen."""
-        return loss < best
-
-
-@settings(frozen=True, config=ConfigDict(extra="forbid"))
-class TrainPlateau:
-    """The loss of the model at which the training loss has gone flat (the EAGLE paper's rule).
-
-    It overfits, and so inflates L* on small clients: offered for reproduction.
-
-    Parameters
-    ----------
-    rounds
-        At most this many rounds alone; the paper has at most so many epochs.
-    patience
-        A client stops when its training loss has been flat for this many rounds.
-    tolerance
-        Flat means that it fell by no more than this, in the unit of the loss: a training loss may
-        go to zero, and a share of that would never be small.
-    """
-
-    rounds: int = Field(default=10_000, ge=1)
-    patience: int = Field(default=20, ge=1)
-    tolerance: float = Field(default=1e-4, ge=0)
-
-    watched = "train"
-    """The split whose loss decides."""
-
-    def fallen(self, loss: Values, mark: Values) -> Flags:
-        """Tell where a loss is below one before by enough to go on."""
-        return mark - loss > self.tolerance
-
-    def kept(self, loss: Values, best: Values) -> Flags:
-        """Tell whose model is kept: the last one."""
-        return np.ones(len(loss), dtype=np.bool_)
-
-
-RULES: dict[str, Callable[..., BestValidation | TrainPlateau]] = {
-    "best_validation": BestValidation,
-    "train_plateau": TrainPlateau,
-}
-LstarRule = BestValidation | TrainPlateau
 Progress = Callable[[int, int], None]
 """Told the rounds done and how many clients go on training."""
-
-
-def rule(text: str) -> LstarRule:
-    """Read a rule such as ``best_validation(patience=50)``."""
-    return construct("rule for L*", parse_one(text), RULES)
 
 
 class Cost(NamedTuple):
@@ -184,77 +98,6 @@ def telling(watch: Watcher, setup: Setup, rule: LstarRule) -> Progress:
         watch.advance(done, f"{left} still improving" if left else "all have stopped")
 
     return progress
-
-
-def cache_dir() -> Path:
-    """Return where L* is kept between runs: ``$FEDPARITY_CACHE``, else ``~/.cache/fedparity``."""
-    return Path(os.environ.get("FEDPARITY_CACHE") or Path.home() / ".cache" / "fedparity")
-
-
-def cached(
-    setup: Setup,
-    rule: LstarRule,
-    engine: str,
-    progress: Progress | None = None,
-    folder: Path | None = None,
-) -> pd.DataFrame:
-    """Return L* of every client, as :func:`kept` does."""
-    return kept(setup, rule, engine, progress, folder).table
-
-
-def kept(
-    setup: Setup,
-    rule: LstarRule,
-    engine: str,
-    progress: Progress | None = None,
-    folder: Path | None = None,
-) -> Alone:
-    """Return L* of every client and what lies behind it, from disk if it was computed before.
-
-    The table has one row a client and the columns :data:`COLUMNS`. ``folder`` is where it is kept,
-    by default :func:`cache_dir`.
-    """
-    file = _file(setup, rule, engine, folder)
-    table = read(file, setup)
-    if table is not None:
-        return Alone.beside(table, file)
-    found = trained(setup, rule, engine, progress)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        found.keep(file)
-    except OSError as error:
-        warnings.warn(f"L* is not kept for other runs: {error}", stacklevel=2)
-    return found
-
-
-def recalled(
-    setup: Setup, rule: LstarRule, engine: str, folder: Path | None = None
-) -> Alone | None:
-    """Return what training each client alone left, if it was done before and kept."""
-    file = _file(setup, rule, engine, folder)
-    table = read(file, setup)
-    return None if table is None else Alone.beside(table, file)
-
-
-def is_cached(setup: Setup, rule: LstarRule, engine: str) -> bool:
-    """Tell whether L* was computed before, so that it costs nothing."""
-    return read(_file(setup, rule, engine), setup) is not None
-
-
-def read(file: Path, setup: Setup) -> pd.DataFrame | None:
-    """Return the table of these clients in a file; None if there is none that can be read."""
-    if not file.exists():
-        return None
-    try:
-        table = pd.read_parquet(file)
-    except (ArrowException, OSError, ValueError):
-        return None
-    if (
-        tuple(table.columns)[: len(COLUMNS)] != COLUMNS
-        or tuple(table["client"]) != setup.federation.names
-    ):
-        return None
-    return table
 
 
 def estimate(
@@ -371,32 +214,3 @@ def deciding(table: pd.DataFrame) -> Values:
     """Return L* on validation, or on training where a client has no validation example."""
     validation = table["validation"].to_numpy(dtype=np.float64)
     return np.where(np.isnan(validation), table["train"].to_numpy(dtype=np.float64), validation)
-
-
-def _file(setup: Setup, rule: LstarRule, engine: str, folder: Path | None = None) -> Path:
-    return (folder or cache_dir()) / "lstar" / f"{_key(setup, rule, engine)}.parquet"
-
-
-def _key(setup: Setup, rule: LstarRule, engine: str) -> str:
-    x, buffers = setup.layout.read(setup.module)
-    digest = hashlib.sha256()
-    described = (
-        VERSION,
-        setup.federation.fingerprint,
-        setup.task.text,
-        repr(setup.module),
-        repr(setup.solver),
-        repr(rule),
-        setup.seed,
-        engine,
-        *(() if setup.device == "cpu" else (setup.device,)),
-        torch.__version__,
-        *(() if setup.places is None else setup.places.tolist()),
-    )
-    digest.update(repr(described).encode())
-    # What a module or a task does is not in its name: the first losses tell it.
-    data = setup.federation.train
-    losses = measure(setup.task, setup.module, data.x[:64], data.y[:64])["loss"]
-    for tensor in (x, buffers, losses):
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()[:32]

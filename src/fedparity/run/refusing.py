@@ -10,7 +10,7 @@ from fedparity.errors import InputError, unknown
 from fedparity.learning.solver import Solver
 from fedparity.method.algorithm import Algorithm
 from fedparity.metrics import Metric
-from fedparity.run import lstar
+from fedparity.run import lstar, lstar_rules
 from fedparity.run.conditions import Stop
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def check_settings(experiment: Experiment) -> None:
                 f"'{experiment.federation.names[unknown_[0]]}'"
             )
     if experiment.given is None and experiment.lstar != "none":
-        lstar.rule(str(experiment.lstar))
+        lstar_rules.rule(str(experiment.lstar))
 
 
 def check_parts(experiment: Experiment) -> None:

@@ -25,7 +25,7 @@ from fedparity.records.releases import Releases
 from fedparity.records.rundir import RunDir
 from fedparity.records.state import SCHEMA, Kept, RunState
 from fedparity.reports.tracking import Track
-from fedparity.run import lstar
+from fedparity.run import lstar, lstar_cache, lstar_rules
 from fedparity.run.alone import Alone
 from fedparity.run.experiment import Experiment
 from fedparity.run.telling import Telling
@@ -53,7 +53,8 @@ class Rounds:
         self.experiment = experiment
         self.telling = Telling(track, experiment.federation.names)
         self.folder = RunDir(out) if out is not None else None
-        self.watch: Watcher = watch if watch is not None else Silent()
+        self.unwatched = watch is None
+        self.watch: Watcher = Silent() if watch is None else watch
         self.lstar: pd.DataFrame | None = None
         self.history = History(experiment.federation.names)
         self.ahead, self.drawn = AHEAD, dict[int, Ids]()
@@ -194,15 +195,15 @@ class Rounds:
             return None
         if self.folder is not None:
             self.folder.verify_lstar()
-            table = lstar.read(self.folder.lstar, setup)
+            table = lstar_cache.read(self.folder.lstar, setup)
             if table is not None:
                 return table
         began = time.perf_counter()
         table = experiment.given
         if table is None:
-            rule = lstar.rule(str(experiment.lstar))
+            rule = lstar_rules.rule(str(experiment.lstar))
             tell = lstar.telling(self.watch, setup, rule)
-            self.alone = lstar.kept(setup, rule, experiment.choice.name, tell)
+            self.alone = lstar_cache.kept(setup, rule, experiment.choice.name, tell)
             table = self.alone.table
         self._keep_lstar(table, time.perf_counter() - began)
         return table

@@ -21,7 +21,7 @@ from fedparity.learning.solver import Solver
 from fedparity.learning.task import Classification, Task
 from fedparity.method import Part
 from fedparity.method.messages import Down, Replies
-from fedparity.run import lstar
+from fedparity.run import lstar, lstar_rules
 from fedparity.run.experiment import Experiment
 
 Flat = dict[str, Tensor]
@@ -94,7 +94,7 @@ class Bench:
     def _lstar(self, setup: Setup) -> Tensor:
         table = self.experiment.given
         if table is None:
-            rule = lstar.rule(str(self.experiment.lstar))
+            rule = lstar_rules.rule(str(self.experiment.lstar))
             table = lstar.estimate(setup, rule, self.experiment.choice.name)
         return torch.from_numpy(lstar.deciding(table)).to(self.x.dtype)
 

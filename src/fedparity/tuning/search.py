@@ -17,7 +17,7 @@ from fedparity.arguments import checked
 from fedparity.errors import FedparityError, InputError
 from fedparity.metrics.clientframe import summary_value
 from fedparity.records.result import Result
-from fedparity.run import lstar
+from fedparity.run import lstar, lstar_cache, lstar_rules
 from fedparity.run.experiment import Experiment
 from fedparity.run.watching import Silent, Watcher
 from fedparity.tuning import aim as aims
@@ -224,7 +224,7 @@ def _with_lstar(given: Experiment) -> Experiment:
     """Return the experiment with its L* as numbers, so that no solver moves them."""
     if given.given is not None or given.lstar == "none":
         return given
-    found = lstar.cached(given.setup, lstar.rule(str(given.lstar)), given.choice.name)
+    found = lstar_cache.cached(given.setup, lstar_rules.rule(str(given.lstar)), given.choice.name)
     splits = [s for s in lstar.SPLITS if s != "test" or len(given.federation.test)]
     return dataclasses.replace(given, lstar=found[["client", *splits]])
 
