@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from logistic import batches, evaluated, gradient, loss, own, whole
 from scripted import after, bench, parabolas
-from torch import nn
 
 import fedparity as fp
-from fedparity.errors import InputError
 
 STEPS = fp.Solver(lr=0.1, steps=3, batch=4)
 
@@ -49,28 +46,10 @@ def test_it_agrees_with_a_reference_that_moves_both_models_at_every_step(unlike,
     assert evaluated(made) == pytest.approx(wanted, abs=1e-12)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
-def test_the_shared_model_is_fedavgs_for_any_share(unlike, alpha):
-    apfl, fedavg = (
-        after(bench(unlike, text, solver=STEPS, model="linear"), 3)
-        for text in (f"apfl(alpha={alpha})", "fedavg")
-    )
-    torch.testing.assert_close(apfl, fedavg, rtol=0, atol=1e-14)
-
-
 def test_the_share_0_serves_everyone_the_shared_model(unlike):
     made = bench(unlike, "apfl(alpha=0)", solver=STEPS, model="linear")
     after(made, 2)
     assert evaluated(made) == pytest.approx(evaluated(made, "global"), abs=0)
-
-
-def test_the_share_1_trains_everyone_alone(unlike):
-    apfl, alone = (
-        bench(unlike, t, solver=STEPS, model="linear") for t in ("apfl(alpha=1)", "local")
-    )
-    for made in (apfl, alone):
-        after(made, 3)
-    assert own(apfl, "apfl", "own") == pytest.approx(own(alone, "local", "own"), abs=1e-14)
 
 
 def test_training_to_the_end_brings_the_mixture_to_the_clients_own_optimum():
@@ -94,24 +73,3 @@ def test_clients_of_unlike_numbers_of_steps_stop_both_models(unlike):
         after(made, 2)
     assert len(set(loop.setup.lengths(np.arange(4)))) > 1
     assert own(loop, "apfl", "own") == pytest.approx(own(stack, "apfl", "own"), abs=1e-12)
-
-
-def test_who_has_never_taken_part_is_evaluated_with_the_shared_model(unlike):
-    made = bench(unlike, "apfl", solver=STEPS, model="linear")
-    made.advance(answering=[0, 3])
-    personal, shared = evaluated(made), evaluated(made, "global")
-    assert (personal == shared).tolist() == [False, True, True, False]
-
-
-def test_statistics_of_batches_are_refused(unlike):
-    def normed(shape, outputs):
-        return nn.Sequential(nn.Linear(shape[0], 4), nn.BatchNorm1d(4), nn.Linear(4, outputs))
-
-    with pytest.raises(InputError, match="BatchNorm statistics"):
-        bench(unlike, "apfl", solver=STEPS, model=normed)
-
-
-@pytest.mark.parametrize("other", ["local", "bn", "ditto"])
-def test_two_models_of_ones_own_are_refused(other):
-    with pytest.raises(InputError, match=f"'{other}'"):
-        fp.algorithm(f"apfl+{other}")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from logistic import batches, evaluated, gradient, loss, own, whole
 from scripted import after, bench, parabolas
-from torch import nn
 
 import fedparity as fp
 from fedparity.errors import InputError
@@ -38,24 +36,6 @@ def test_it_agrees_with_a_reference_that_interleaves_the_steps(unlike, engine):
     assert evaluated(made) == pytest.approx(wanted, abs=1e-12)
 
 
-@pytest.mark.parametrize("lam", [0.0, 0.7, 5.0])
-def test_the_shared_model_is_fedavgs_for_any_pull(unlike, lam):
-    ditto, fedavg = (
-        after(bench(unlike, text, solver=STEPS, model="linear"), 3)
-        for text in (f"ditto(lam={lam})", "fedavg")
-    )
-    assert torch.equal(ditto, fedavg)
-
-
-def test_without_pull_everyone_trains_alone(unlike):
-    ditto, alone = (
-        bench(unlike, t, solver=STEPS, model="linear") for t in ("ditto(lam=0)", "local")
-    )
-    for made in (ditto, alone):
-        after(made, 3)
-    assert own(ditto, "ditto", "own") == pytest.approx(own(alone, "local", "own"), abs=1e-14)
-
-
 def test_a_pull_of_one_over_the_rate_is_a_gradient_step_from_the_shared_model():
     # lr lam = 1: v - lr g(v) - (v - x) = x - lr g(v); F(v) = (v - 3)^2 and x = 1, so that
     # v_1 = 1 - 0.2 (v_0 - 3) and v_2 = 1 - 0.2 (v_1 - 3), from the v_0 that was drawn.
@@ -76,30 +56,9 @@ def test_training_to_the_end_minimises_the_loss_with_the_pull():
     assert own(made, "ditto", "own") == pytest.approx(2.0)
 
 
-def test_who_has_never_taken_part_is_evaluated_with_the_shared_model(unlike):
-    made = bench(unlike, "ditto", solver=STEPS, model="linear")
-    made.advance(answering=[0, 3])
-    personal, shared = evaluated(made), evaluated(made, "global")
-    assert (personal == shared).tolist() == [False, True, True, False]
-
-
 def test_a_step_that_diverges_is_refused_with_the_remedy(unlike):
     with pytest.raises(InputError, match=r"diverges: lower one of them until lr \* lam < 2"):
         bench(unlike, "ditto(lam=20)", solver=STEPS, model="linear")
-
-
-def test_statistics_of_batches_are_refused(unlike):
-    def normed(shape, outputs):
-        return nn.Sequential(nn.Linear(shape[0], 4), nn.BatchNorm1d(4), nn.Linear(4, outputs))
-
-    with pytest.raises(InputError, match="BatchNorm statistics"):
-        bench(unlike, "ditto", solver=STEPS, model=normed)
-
-
-@pytest.mark.parametrize("other", ["local", "bn"])
-def test_two_models_of_ones_own_are_refused(other):
-    with pytest.raises(InputError, match=f"'{other}'"):
-        fp.algorithm(f"ditto+{other}")
 
 
 def test_momentum_acts_on_both_models():

@@ -51,13 +51,6 @@ def test_it_agrees_with_a_reference_of_its_formulas(unlike, engine, p):
     assert torch.equal(made.server.x, made.x)
 
 
-def test_without_a_tie_everyone_trains_alone(unlike):
-    tied, alone = (lp_proj(unlike, text) for text in ("lp_proj(lam=0)", "local"))
-    for made in (tied, alone):
-        after(made, 3)
-    assert own(tied, "lp_proj", "own") == pytest.approx(own(alone, "local", "own"), abs=1e-14)
-
-
 def test_rows_of_the_projection_have_length_one_and_depend_on_the_seed_alone():
     rows = projection(60, 200, 3, torch.float64)
     torch.testing.assert_close(rows.norm(dim=1), torch.ones(60).double())
