@@ -26,7 +26,7 @@ class Clumsy(fp.Part):
         if c.round == 2 and int(c.n) == 4:
             raise ZeroDivisionError("what now")
 
-    def measure(self, c):
+    def probe(self, c):
         self._fail(c)
         return {}
 
@@ -52,13 +52,13 @@ def experiment(federation, algorithm, **more) -> Experiment:
     return Experiment(federation, "linear", algorithm, **known)
 
 
-@pytest.mark.parametrize("where", ["measure", "start", "loss", "grad", "finish"])
+@pytest.mark.parametrize("where", ["probe", "start", "loss", "grad", "finish"])
 def test_an_error_names_client_round_phase_and_part(unlike, where):
     part = type("Clumsy", (Clumsy,), {"where": where})()
     with pytest.raises(ClientError) as found:
         experiment(unlike, [part], engine="loop").run()
     said = str(found.value)
-    phase = "probe" if where == "measure" else "train"
+    phase = "probe" if where == "probe" else "train"
     assert said.startswith(f"client '1', round 2, phase {phase}, part 'clumsy'")
     assert where in said or "_fail" in said
     assert said.endswith("ZeroDivisionError: what now")
@@ -132,7 +132,7 @@ class Halves(fp.Part):
 
     name = "halves"
 
-    def measure(self, c):
+    def probe(self, c):
         return {"half": 1 / (c.n - 5)}
 
     def plan(self, s, probe, ctx):

@@ -40,7 +40,7 @@ class Traced(Part):
     name = "traced"
     calls: list[str] = []
 
-    def measure(self, c):
+    def probe(self, c):
         return {}
 
     def plan(self, s, probe, ctx):

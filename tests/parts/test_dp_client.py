@@ -120,7 +120,7 @@ class Twice(Part):
     name = "twice"
     reports = {"probe": fp.method.Vector(), "train": fp.method.Vector()}
 
-    def measure(self, c: Client) -> Tensors:
+    def probe(self, c: Client) -> Tensors:
         return {"probe": 0 * c.x}
 
     def plan(self, s: Tensors, probe: Tensors, ctx: fp.method.Context) -> fp.method.Plan:

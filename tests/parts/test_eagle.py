@@ -297,8 +297,8 @@ def test_what_undoes_a_weight_on_the_gradient_leaves_one_on_the_displacement(unl
 
 
 def test_fresh_weights_on_the_displacement_need_no_exchange():
-    assert "measure" not in Eagle(weights="fresh").hooks
-    assert "measure" in Eagle(weights="fresh", apply="gradient").hooks
+    assert "probe" not in Eagle(weights="fresh").hooks
+    assert "probe" in Eagle(weights="fresh", apply="gradient").hooks
 
 
 def test_it_tells_how_often_lambda_was_lowered_and_how_far_gaps_spread():

@@ -283,7 +283,7 @@ def test_the_alignment_can_stand_alone():
     fair = torch.softmax(losses / 2.0, 0) @ grads
     y = aligned(0.3, fair)
     torch.testing.assert_close(plus("alpha=0.3, tau=2, aggregate=given"), y.mean(0))
-    assert FedEBAPlus(alpha=0.3, aggregate="given").hooks == {"measure", "plan", "grad"}
+    assert FedEBAPlus(alpha=0.3, aggregate="given").hooks == {"probe", "plan", "grad"}
 
 
 def test_the_alignment_alone_leaves_the_weights_to_another_part():
@@ -368,7 +368,7 @@ def test_practical_version_reports_losses_before_and_after():
 
 
 def test_exchanges_of_the_variants():
-    assert "measure" in FedEBAPlus(alpha=0.5).hooks
-    assert "measure" not in FedEBAPlus(alpha=0.5, theta=90).hooks
-    assert "measure" not in FedEBAPlus(alpha=0).hooks
-    assert "measure" not in PracFedEBAPlus().hooks
+    assert "probe" in FedEBAPlus(alpha=0.5).hooks
+    assert "probe" not in FedEBAPlus(alpha=0.5, theta=90).hooks
+    assert "probe" not in FedEBAPlus(alpha=0).hooks
+    assert "probe" not in PracFedEBAPlus().hooks

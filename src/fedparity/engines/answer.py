@@ -64,11 +64,11 @@ def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
         met = lane.descend(start, buffers, rule, steps=1).met
         tree = {**tree, "facts": {**tree["facts"], **met}}
 
-    def measure(tree: Tree) -> Named:
-        reports = {p.name: dict(p.measure(c)) for p, c in _views(lane, "measure", tree, down)}
+    def report(tree: Tree) -> Named:
+        reports = {p.name: dict(p.probe(c)) for p, c in _views(lane, "probe", tree, down)}
         return _sealed(lane, tree, down, reports).reports
 
-    return Up(lane.lift(measure)(tree))
+    return Up(lane.lift(report)(tree))
 
 
 def losses(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:

@@ -77,21 +77,21 @@ class Algorithm:
 
     @cached_property
     def probe_reads(self) -> frozenset[str]:
-        """Facts of the probe exchange: what parts with ``measure`` read."""
-        reads = frozenset().union(*(part.reads for part in self.having("measure")))
+        """Facts of the probe exchange: what parts with ``probe`` read."""
+        reads = frozenset().union(*(part.reads for part in self.having("probe")))
         return frozenset(name for name in reads if name in PROBED or name not in FACTS)
 
     @cached_property
     def train_reads(self) -> frozenset[str]:
         """Facts of the training exchange: what other parts read, and all that training meets."""
-        before = (part.reads for part in self.parts if "measure" not in part.hooks)
-        after = (part.reads & AFTER for part in self.having("measure"))
+        before = (part.reads for part in self.parts if "probe" not in part.hooks)
+        after = (part.reads & AFTER for part in self.having("probe"))
         return frozenset().union(*before, *after)
 
     def pointed(self, phase: str) -> list[Part]:
         """Return the parts whose points are measured in an exchange."""
         probed = phase == "probe"
-        return [p for p in self.having("at") if ("measure" in p.hooks) == probed]
+        return [p for p in self.having("at") if ("probe" in p.hooks) == probed]
 
     @cached_property
     def own_facts(self) -> dict[str, Part]:
@@ -190,7 +190,7 @@ class Algorithm:
         down = replace(down, each=self._contact(cohort, ctx))
         probe: Named = {}
         ctx = replace(ctx, asked=cohort)
-        if any(part.asks(state.get(part.name, {})) for part in self.having("measure")):
+        if any(part.asks(state.get(part.name, {})) for part in self.having("probe")):
             seen = ask(down, cohort)
             if not len(seen.clients):
                 return self.in_vain(server, ctx_for(ctx, cohort)), None

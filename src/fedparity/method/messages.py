@@ -19,8 +19,8 @@ SERVER = ""
 class Down:
     """What the server sends in one exchange.
 
-    ``phase`` says what is asked: ``probe`` (the parts' ``measure``), ``train``, ``losses`` (at
-    points along a direction) or ``evaluate``.
+    ``phase`` says what is asked: ``probe`` (what the parts' hook ``probe`` reports), ``train``,
+    ``losses`` (at points along a direction) or ``evaluate``.
     """
 
     phase: str

@@ -34,7 +34,7 @@ A setting that may be infinite says so itself: ``Field(allow_inf_nan=True)``.
 HOOKS = (
     "init_server",
     "init_client",
-    "measure",
+    "probe",
     "plan",
     "start",
     "at",
@@ -132,7 +132,7 @@ class Part(metaclass=Settings):
     reconstructed: ClassVar[bool] = False
     """Whether its formulas are from general knowledge, checked against neither paper nor code."""
     reports: ClassVar[Mapping[str, Report]] = {}
-    """The kinds of what clients report by ``measure`` and ``finish``, by name.
+    """The kinds of what clients report by ``probe`` and ``finish``, by name.
 
     What is not listed may be any finite number.
     """
@@ -240,12 +240,12 @@ class Part(metaclass=Settings):
         """Return what each client keeps between rounds; ``x`` are the initial parameters."""
         return {}
 
-    def measure(self, c: Client) -> Tensors:
+    def probe(self, c: Client) -> Tensors:
         """Client, before planning: numbers for the server (costs an exchange)."""
         return {}
 
     def asks(self, s: Tensors) -> bool:
-        """Server, before a round: whether a part with ``measure`` needs that exchange now.
+        """Server, before a round: whether a part with ``probe`` needs that exchange now.
 
         Where no part asks there is no exchange, and ``plan`` is given no probe.
         """

@@ -133,7 +133,7 @@ def check_replies(part: Part, trial: Trial) -> None:
         bench = Bench(trial.experiment([part], engine="loop"))
         for size in {1, 2, len(everyone) - 1} - {0}:
             for answering in combinations(everyone, size):
-                for probed in {False, "measure" in part.hooks}:
+                for probed in {False, "probe" in part.hooks}:
                     bench.restart()
                     bench.advance(answering, probed)
                     bench.advance()

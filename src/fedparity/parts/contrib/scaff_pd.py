@@ -106,7 +106,7 @@ class ScaffPD(Part):
             "losses": torch.full((ctx.population,), torch.nan, dtype=torch.float64),
         }
 
-    def measure(self, c: Client) -> Tensors:
+    def probe(self, c: Client) -> Tensors:
         return {"loss": c.loss, "grad": c.grad}
 
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:

@@ -112,7 +112,7 @@ class PGVC(Part):
     def hooks(self) -> frozenset[str]:
         if self.mode == "norm":
             return super().hooks - {"second", "init_client"}
-        unused = {"init_server", "measure", "plan", "tell"}
+        unused = {"init_server", "probe", "plan", "tell"}
         unused |= {"init_client", "finish"} if self.rho == "current" else set()
         return super().hooks - unused - ({"step"} if self.literal_server is None else set())
 
@@ -170,7 +170,7 @@ class PGVC(Part):
     def asks(self, s: Tensors) -> bool:
         return bool(s["sigma"].isnan())
 
-    def measure(self, c: Client) -> Tensors:
+    def probe(self, c: Client) -> Tensors:
         return {"norm": self._norm(c)}
 
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:

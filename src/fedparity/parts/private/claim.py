@@ -63,7 +63,7 @@ def without_noise(parts: Iterable[Part], ctx: Context, vectors: bool) -> Iterato
 def exchanges(parts: Iterable[Part], kinds: tuple[type, ...]) -> int:
     """Return the exchanges of a round in which parts may report something of these kinds."""
     reporting = [p for p in parts if any(isinstance(k, kinds) for k in p.reports.values())]
-    return sum(any(hook in p.hooks for p in reporting) for hook in ("measure", "finish"))
+    return sum(any(hook in p.hooks for p in reporting) for hook in ("probe", "finish"))
 
 
 def check_budget(part: str, budget: float | None, first: float | None, because: str) -> None:

@@ -261,7 +261,7 @@ class DPClient(Part):
         released = [self.noise / 2]
         if self.where == "clients":
             released += [self.noise / 2] * any(
-                "measure" in p.hooks and any(isinstance(k, Vector) for k in p.reports.values())
+                "probe" in p.hooks and any(isinstance(k, Vector) for k in p.reports.values())
                 for p in parts
             )
         if self.quantile:

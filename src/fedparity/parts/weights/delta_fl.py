@@ -79,7 +79,7 @@ class DeltaFL(Part):
     def asks(self, s: Tensors) -> bool:
         return self.theta < 1
 
-    def measure(self, c: Client) -> Tensors:
+    def probe(self, c: Client) -> Tensors:
         return {"loss": c.loss}
 
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:

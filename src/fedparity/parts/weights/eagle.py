@@ -126,8 +126,8 @@ class Eagle(Part):
     @property
     def hooks(self) -> frozenset[str]:
         if self.apply == "displacement":
-            return super().hooks - {"measure", "plan", "grad"}
-        return super().hooks - {"measure" if self.weights == "stale" else "finish"}
+            return super().hooks - {"probe", "plan", "grad"}
+        return super().hooks - {"probe" if self.weights == "stale" else "finish"}
 
     @property
     def traits(self) -> frozenset[str]:
@@ -169,7 +169,7 @@ class Eagle(Part):
             "negative": torch.zeros((), dtype=torch.float64),
         }
 
-    def measure(self, c: Client) -> Tensors:
+    def probe(self, c: Client) -> Tensors:
         return {"gap": c.validation_loss - c.lstar}
 
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:

@@ -112,7 +112,7 @@ class FedEBAPlus(Entropy):
 
     @property
     def hooks(self) -> frozenset[str]:
-        unused = set() if self._aligns_gradients else {"measure", "plan", "grad"}
+        unused = set() if self._aligns_gradients else {"probe", "plan", "grad"}
         if not self._aligns_models:
             unused |= {"combine", "init_server"}
         if self.aggregate == "given":
@@ -149,7 +149,7 @@ class FedEBAPlus(Entropy):
     def init_server(self, x: Tensor, ctx: Context) -> Tensors:
         return {"gradient_branch": torch.zeros((), dtype=torch.int64)}
 
-    def measure(self, c: Client) -> Tensors:
+    def probe(self, c: Client) -> Tensors:
         return {"loss": c.loss, "grad": c.grad}
 
     def plan(self, s: Tensors, probe: Tensors, ctx: Context) -> Plan:
