@@ -70,7 +70,7 @@ def asked_of(bench: Bench) -> list[tuple[str, tuple, object]]:
 
         return noted
 
-    for name in ("ask", "personal", "measure"):
+    for name in ("ask", "personal", "evaluate_each"):
         setattr(bench.engine, name, note(name, getattr(bench.engine, name)))
     bench.advance()
     x, shared = bench.setup.algorithm.served(bench.server)
@@ -97,7 +97,7 @@ def replayed(bench: Bench, came: list) -> None:
             assert (after.deltas is None) == (before.deltas is None)
             if before.deltas is not None:
                 assert after.deltas.shape == before.deltas.shape
-        elif name == "measure":
+        elif name == "evaluate_each":
             assert shapes(after) == shapes(before)
         else:
             assert shapes(after._asdict()) == shapes(before._asdict())
@@ -132,7 +132,7 @@ def test_the_door_to_a_device_changes_no_bit():
     there = DeviceEngine(bench.setup, VmapEngine)
     for name, args, before in calls:
         after = getattr(there, name)(*args)
-        if name == "measure":
+        if name == "evaluate_each":
             assert all(torch.equal(after[key], before[key]) for key in before)
         elif name == "ask" and before.deltas is not None:
             assert torch.equal(after.deltas, before.deltas)

@@ -18,7 +18,7 @@ from runs import assert_same
 from fedparity.data import Federation
 from fedparity.errors import InputError
 from fedparity.flower import make_client_app, make_server_app
-from fedparity.flower.census import Facts, stand_in
+from fedparity.flower.census import Hello, stand_in
 from fedparity.flower.codec import BadMessage
 from fedparity.flower.config import client_of, run_config
 from fedparity.flower.testing import LocalGrid
@@ -35,10 +35,10 @@ def altered(who: str, **changes: object):
     def fault(client, asked, reply):
         if client == who and asked.metadata.message_type == "query.hello":
             words = reply.content["words"]
-            facts = json.loads(words["facts"])
+            hello = json.loads(words["hello"])
             for key, value in changes.items():
-                (facts["settings"] if key in facts["settings"] else facts)[key] = value
-            words["facts"] = json.dumps(facts)
+                (hello["settings"] if key in hello["settings"] else hello)[key] = value
+            words["hello"] = json.dumps(hello)
         return reply
 
     return fault
@@ -205,10 +205,10 @@ def test_the_model_of_a_deployed_run_is_read_without_its_data(tmp_path):
 
 
 def test_a_stand_in_takes_no_memory():
-    facts = Facts(
+    hello = Hello(
         "a", 10**9, 10**8, 0, (3, 32, 32), (), 10, "classes", (), (), "f", "m", 1, "3", {}
     )
-    federation = stand_in([facts, facts.__class__(**{**vars(facts), "client": "b"})])
+    federation = stand_in([hello, hello.__class__(**{**vars(hello), "client": "b"})])
     for data in (federation, federation.to(torch.float64)):
         assert data.train.sizes.tolist() == [10**9, 10**9]
         assert data.train.x.untyped_storage().nbytes() <= 8 * 3 * 32 * 32
@@ -219,7 +219,7 @@ def test_a_stand_in_takes_no_memory():
 @pytest.mark.parametrize("text", [None, 3, "", "[]", "{}", "x" * (1 << 21)])
 def test_facts_that_cannot_be_read_are_refused(text):
     with pytest.raises(BadMessage, match=r"what it tells|tells nothing"):
-        Facts.read(text)
+        Hello.read(text)
 
 
 @pytest.mark.parametrize(

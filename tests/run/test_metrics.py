@@ -72,7 +72,7 @@ def test_an_experiment_file_names_the_metrics_and_gives_them_again(done, tmp_pat
     file.write_text(f"{{data: {data}, model: linear, metrics: [auc, '{named}']}}")
     with pytest.raises(fp.InputError, match="the metric is code"):
         fp.load(file)
-    assert [m.name for m in fp.load(file, allow_import=__name__).measured] == ["auc", "lift"]
+    assert [m.name for m in fp.load(file, allow_import=__name__).more_metrics] == ["auc", "lift"]
 
 
 def test_loss_and_accuracy_are_the_same_bits_with_and_without_further_metrics(done):

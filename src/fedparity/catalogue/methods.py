@@ -166,7 +166,7 @@ def metrics() -> Listing:
             *of_clients,
             *((name, s.definition, s.better or "-") for name, s in SUMMARIES.items()),
         ),
-        f"{', '.join(METRICS)} are measured with --metrics, and each then has summaries such as "
+        f"{', '.join(METRICS)} are evaluated with --metrics, and each then has summaries such as "
         "mean_auc, worst_auc, worst10_auc, best10_auc, auc_std. Summaries "
         "that say which direction is better can be given to --keep and --stop-metric. "
         f"A run is marked as {RULE}.",

@@ -213,7 +213,7 @@ RUN = (
         "metrics",
         ("metrics",),
         str,
-        "What else is measured, such as auc,f1 (see: fedparity list metrics).",
+        "What else is evaluated, such as auc,f1 (see: fedparity list metrics).",
         _listed,
         "LIST",
     ),

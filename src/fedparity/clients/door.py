@@ -198,7 +198,7 @@ class Simulation(Door):
         """Return loss and metrics of every client, for the shared and any personal model."""
         setup = self.engine.setup
         data: Split = getattr(setup.federation, split)
-        values = self.engine.measure(down.x, down.buffers, data, bool(setup.metrics))
+        values = self.engine.evaluate_each(down.x, down.buffers, data, bool(setup.metrics))
         output = values.pop(OUTPUT, None)
         found = {"global": by_client(values, data)}
         if output is not None:
@@ -214,12 +214,15 @@ class Simulation(Door):
 
     def each_own(self, data: Split, own: Own) -> dict[str, Tensor]:
         """Return loss, metrics and outputs of every example, each client's at what is its own."""
-        return self.engine.measure_own(data, np.arange(len(self.engine.setup.federation)), own)
+        return self.engine.evaluate_each_own(
+            data, np.arange(len(self.engine.setup.federation)), own
+        )
 
     def each_personal(self, down: Down, data: Split) -> dict[str, Tensor]:
         """Return loss, metrics and outputs of every example at the clients' own models."""
         pieces = [
-            self.engine.measure_own(data, clients, own) for clients, own in self.own_models(down)
+            self.engine.evaluate_each_own(data, clients, own)
+            for clients, own in self.own_models(down)
         ]
         return joined([piece for piece in pieces if piece])
 
@@ -240,7 +243,7 @@ class Simulation(Door):
     def _evaluate_personal(self, down: Down, split: str) -> Values:
         found: Values = {}
         for clients, own in self.own_models(down):
-            for key, values in self._measured_own(split, clients, own).items():
+            for key, values in self._evaluated_own(split, clients, own).items():
                 everyone = np.full(len(self.engine.setup.federation), np.nan)
                 found.setdefault(key, everyone)[clients] = values
         return found
@@ -253,13 +256,13 @@ class Simulation(Door):
             clients = everyone[start : start + rows]
             yield clients, self._own(down, clients)
 
-    def _measured_own(self, split: str, clients: Ids, own: Own) -> Values:
+    def _evaluated_own(self, split: str, clients: Ids, own: Own) -> Values:
         """Return loss and metrics of clients with what they would really use."""
         metrics = self.engine.setup.metrics
         found = self.engine.evaluate_own(split, clients, own)
         if metrics:
             data: Split = getattr(self.engine.setup.federation, split)
-            each = self.engine.measure_own(data, clients, own)
+            each = self.engine.evaluate_each_own(data, clients, own)
             if OUTPUT in each:
                 found |= of_clients(metrics, each[OUTPUT], data, clients.tolist())
         return found

@@ -38,7 +38,7 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     """Run one client's part of a round: start, measure, descend, finish, seal."""
     algorithm = lane.algorithm
     tree, start = _begin(lane, down, state)
-    tree = _measured(lane, tree, down, start, buffers, algorithm.train_reads)
+    tree = _with_facts(lane, tree, down, start, buffers, algorithm.train_reads)
     wanted = algorithm.train_reads & MET
     rule = _rule(lane, down, tree, wanted)
     if algorithm.having("tracks"):
@@ -49,8 +49,8 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
         return Up({}, end.delta, end.buffers, state)
     facts = {**tree["facts"], **end.met}
     if "end_loss" in algorithm.train_reads:
-        measured = lane.measure(end.parameters(), end.buffers, frozenset({"loss"}))
-        facts["end_loss"] = measured["loss"]
+        found = lane.measure(end.parameters(), end.buffers, frozenset({"loss"}))
+        facts["end_loss"] = found["loss"]
     return _finished(lane, {**tree, "facts": facts}, down, end)
 
 
@@ -58,7 +58,7 @@ def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     """Measure where training would start; nothing is trained and no state changes."""
     reads = lane.algorithm.probe_reads
     tree, start = _begin(lane, down, state)
-    tree = _measured(lane, tree, down, start, buffers, reads)
+    tree = _with_facts(lane, tree, down, start, buffers, reads)
     if "first_grad" in reads:
         rule = _rule(lane, down, tree, frozenset({"first_grad"}), corrected=False)
         met = lane.descend(start, buffers, rule, steps=1).met
@@ -141,7 +141,7 @@ def _begin(lane: Lane, down: Down, state: Named) -> tuple[Tree, Tensor]:
     return tree, start
 
 
-def _measured(
+def _with_facts(
     lane: Lane, tree: Tree, down: Down, start: Tensor, buffers: Tensor, reads: frozenset[str]
 ) -> Tree:
     """Return the tree with the facts at the start, and those at the points of ``at``."""

@@ -54,18 +54,18 @@ class DeviceEngine(Engine):
         shares = None if own.shares is None else home(own.shares)
         return Own(home(own.parameters), home(own.buffers), shares)
 
-    def measure(
+    def evaluate_each(
         self, x: Tensor, buffers: Tensor, split: Split, outputs: bool = False
     ) -> dict[str, Tensor]:
         with self.device:
-            found = self.there.measure(
+            found = self.there.evaluate_each(
                 self._there(x), self._there(buffers), self._split(split), outputs
             )
         return {name: home(value) for name, value in found.items()}
 
-    def measure_own(self, split: Split, clients: Ids, own: Own) -> dict[str, Tensor]:
+    def evaluate_each_own(self, split: Split, clients: Ids, own: Own) -> dict[str, Tensor]:
         with self.device:
-            found = self.there.measure_own(self._split(split), clients, self._own(own))
+            found = self.there.evaluate_each_own(self._split(split), clients, self._own(own))
         return {name: home(value) for name, value in found.items()}
 
     def evaluate_own(self, split: str, clients: Ids, own: Own) -> Values:

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from fedparity.data import Federation, Split
 from fedparity.engines.evaluation import (
     blocks,
+    evaluate_block,
+    evaluate_each,
+    evaluated,
     joined,
-    measure,
-    measure_block,
-    measured,
     outputs_of,
 )
 from fedparity.learning.layout import Layout
@@ -62,7 +62,7 @@ class Setup:
     addressed by them."""
 
     metrics: tuple[Metric, ...] = ()
-    """What is measured of a client beside the means of the task's numbers."""
+    """What is evaluated of a client beside the means of the task's numbers."""
 
     device: str = "cpu"
     """Where clients compute."""
@@ -136,19 +136,19 @@ class Engine:
         """Return what each client would really use; buffers are of all, or a row a client."""
         raise NotImplementedError
 
-    def measure(
+    def evaluate_each(
         self, x: Tensor, buffers: Tensor, split: Split, outputs: bool = False
     ) -> dict[str, Tensor]:
         """Return loss and metrics of every example of a split at the shared parameters.
 
         With ``outputs`` also what the model says of each: see
-        :func:`~fedparity.engines.evaluation.measure_block`.
+        :func:`~fedparity.engines.evaluation.evaluate_block`.
         """
         work = blocks(split.x)
 
         def one(block: int, module: nn.Module) -> dict[str, Tensor]:
             rows = work[block]
-            return measure_block(self.setup.task, module, split.x[rows], split.y[rows], outputs)
+            return evaluate_block(self.setup.task, module, split.x[rows], split.y[rows], outputs)
 
         return joined(self.at_modules(len(work), one, x, buffers))
 
@@ -158,26 +158,26 @@ class Engine:
         """Return ``one(piece, module)`` of every piece of work, with the module so set."""
         raise NotImplementedError
 
-    def measure_own(self, split: Split, clients: Ids, own: Own) -> dict[str, Tensor]:
+    def evaluate_each_own(self, split: Split, clients: Ids, own: Own) -> dict[str, Tensor]:
         """Return loss, metrics and outputs of every example, as each client would really use.
 
         The examples of these clients stand one client after another.
         """
         places = [row for row, client in enumerate(clients) if split.sizes[client]]
-        return joined([self._measure_one(*split.aligned(int(clients[r])), own, r) for r in places])
+        return joined([self._evaluate_one(*split.aligned(int(clients[r])), own, r) for r in places])
 
-    def _measure_one(self, x: Tensor, y: Tensor, own: Own, row: int) -> dict[str, Tensor]:
+    def _evaluate_one(self, x: Tensor, y: Tensor, own: Own, row: int) -> dict[str, Tensor]:
         """Return loss, metrics and outputs of the examples of the client in a row."""
         task, parameters, buffers = self.setup.task, own.parameters[row], own.buffers[row]
         if own.shares is None:
             return self.at_modules(
-                1, lambda _, module: measure(task, module, x, y, True), parameters, buffers
+                1, lambda _, module: evaluate_each(task, module, x, y, True), parameters, buffers
             )[0]
         said = [
             self.at_modules(1, lambda _, module: outputs_of(module, x), one, buffers)[0]
             for one in parameters
         ]
-        return measured(task, task.mixed(torch.stack(said), own.shares[row]), y, True)
+        return evaluated(task, task.mixed(torch.stack(said), own.shares[row]), y, True)
 
     def evaluate_own(
         self, split: str, clients: Ids, own: Own

@@ -41,7 +41,7 @@ def blocks(x: Tensor) -> list[slice]:
 
 
 @torch.inference_mode()
-def measure_block(
+def evaluate_block(
     task: Task, module: nn.Module, x: Tensor, y: Tensor, outputs: bool = False
 ) -> dict[str, Tensor]:
     """Return loss and metrics of every example of one block, ``[B]`` each.
@@ -49,11 +49,11 @@ def measure_block(
     With ``outputs`` also what the model says of each, as ``output`` ``[B, ...]`` in float64.
     """
     module.eval()
-    return measured(task, module(x), y, outputs)
+    return evaluated(task, module(x), y, outputs)
 
 
-def measured(task: Task, output: Tensor, y: Tensor, outputs: bool = False) -> dict[str, Tensor]:
-    """Return what :func:`measure_block` does, given the model's output."""
+def evaluated(task: Task, output: Tensor, y: Tensor, outputs: bool = False) -> dict[str, Tensor]:
+    """Return what :func:`evaluate_block` does, given the model's output."""
     found = {"loss": task.losses(output, y), **task.metrics(output, y)}
     return {**found, OUTPUT: task.predictions(output.to(wide(output.device)))} if outputs else found
 
@@ -78,11 +78,11 @@ def losses(task: Task, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat(found) if found else torch.zeros(0)
 
 
-def measure(
+def evaluate_each(
     task: Task, module: nn.Module, x: Tensor, y: Tensor, outputs: bool = False
 ) -> dict[str, Tensor]:
     """Return loss and metrics of every example, ``[N]`` each, block after block."""
-    return joined([measure_block(task, module, x[rows], y[rows], outputs) for rows in blocks(x)])
+    return joined([evaluate_block(task, module, x[rows], y[rows], outputs) for rows in blocks(x)])
 
 
 def joined(found: list[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ Short = Annotated[str, Field(max_length=1 << 12)]
 
 
 @checked(frozen=True, config=ConfigDict(extra="forbid", strict=True))
-class Facts:
+class Hello:
     """What a site tells of itself: sizes and shapes, versions and settings, no example.
 
     Attributes
@@ -80,12 +80,12 @@ class Facts:
     whole: bool = False
 
     def text(self) -> str:
-        """Return the facts as text."""
+        """Return it as text."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
-    def read(cls, text: object) -> Facts:
-        """Return the facts of a text, or say what is wrong with it."""
+    def read(cls, text: object) -> Hello:
+        """Return what a text tells, or say what is wrong with it."""
         if not isinstance(text, str) or len(text) > LONGEST:
             raise BadMessage("it tells nothing of itself that can be read")
         try:
@@ -123,7 +123,7 @@ class StandIn(Federation):
         return dataclasses.replace(self, train=train, validation=validation, test=test)
 
 
-def unlike(mine: Facts, theirs: Facts) -> str | None:
+def unlike(mine: Hello, theirs: Hello) -> str | None:
     """Return in what the columns of two sites differ, or None."""
     own, other = dict(mine.columns), dict(theirs.columns)
     who = f"those of {shown(theirs.client)}"
@@ -141,7 +141,7 @@ def unlike(mine: Facts, theirs: Facts) -> str | None:
 
 
 def stand_in(
-    sites: Sequence[Facts],
+    sites: Sequence[Hello],
     recipe: Mapping[str, Any] | None = None,
     preparation: Preparation | None = None,
 ) -> StandIn:

@@ -137,10 +137,10 @@ def _tell(table: SiteTable, message: Message, mine: Mapping[str, str]) -> Record
 
 
 def _hello(site: Site, asked: RecordDict, context: Context) -> RecordDict:
-    facts, told = site.facts(), codec.words(asked)
+    hello, told = site.hello(), codec.words(asked)
     clients = list(told.get("clients", []))
-    answer = RecordDict({"words": ConfigRecord({"facts": facts.text()})})
-    alike = difference(facts.settings, _settings(asked)) is None  # else it is refused
+    answer = RecordDict({"words": ConfigRecord({"hello": hello.text()})})
+    alike = difference(hello.settings, _settings(asked)) is None  # else it is refused
     if told.get("lstar") and site.client in clients and alike:
         folder = folder_of(site.client, context.node_config.get("state-dir"))
         answer["numbers"] = MetricRecord(dict(site.alone(clients, folder)))

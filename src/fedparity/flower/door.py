@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedparity.clients.door import Door
 from fedparity.engines.engine import Ids, Setup, join, rows_of
-from fedparity.engines.evaluation import Values, base_of, measure
+from fedparity.engines.evaluation import Values, base_of, evaluate_each
 from fedparity.flower import codec
 from fedparity.flower.agreement import digest
 from fedparity.flower.checking import check_up, check_values, expected
@@ -87,7 +87,7 @@ class FlowerDoor(Door):
         self._schemas: dict[tuple[str, int], Schema] = {}
         self._evaluated: tuple[Down, dict[str, dict[str, Values]]] | None = None
         data = setup.federation.train
-        metrics = list(measure(setup.task, setup.module, data.x[:2], data.y[:2]))
+        metrics = list(evaluate_each(setup.task, setup.module, data.x[:2], data.y[:2]))
         metrics += [metric.name for metric in setup.metrics]
         own = setup.algorithm.personalises
         own = own or bool(setup.local_buffers and setup.layout.buffers)

@@ -13,7 +13,7 @@ from fedparity.data.told import Told, combine
 from fedparity.errors import InputError
 from fedparity.flower import codec
 from fedparity.flower.agreement import difference
-from fedparity.flower.census import Facts, unlike
+from fedparity.flower.census import Hello, unlike
 from fedparity.flower.codec import BadMessage, shown
 from fedparity.flower.link import Failure, exchange
 from fedparity.run.lstar import ACCURACIES, COLUMNS
@@ -41,7 +41,7 @@ class Roster:
 
     def __init__(self, grid: Grid, clients: Sequence[str], settings: Mapping[str, str]) -> None:
         self.grid, self.clients, self.settings = grid, tuple(clients), dict(settings)
-        self.facts: dict[str, Facts] = {}
+        self.hello: dict[str, Hello] = {}
         self.lstar: dict[str, dict[str, float]] = {}
         self.told: dict[str, Told] = {}
         """What clients tell of their tables."""
@@ -137,9 +137,9 @@ class Roster:
         words = ConfigRecord({"clients": list(self.clients), "lstar": lstar})
         if self.common:
             words["common"] = self.common
-        hello = RecordDict({"words": words, "settings": ConfigRecord(dict(self.settings))})
+        question = RecordDict({"words": words, "settings": ConfigRecord(dict(self.settings))})
         answers = exchange(
-            self.grid, dict.fromkeys(self._unknown(), hello), "query.hello", 0, deadline
+            self.grid, dict.fromkeys(self._unknown(), question), "query.hello", 0, deadline
         )
         for node, answer in sorted(answers.items()):
             if isinstance(answer, Failure):
@@ -150,16 +150,16 @@ class Roster:
             try:
                 if self._tells(node, codec.words(answer)):
                     continue
-                facts = Facts.read(codec.words(answer).get("facts"))
-                if facts.client not in self.clients:
-                    self.strangers[node] = facts.client
+                hello = Hello.read(codec.words(answer).get("hello"))
+                if hello.client not in self.clients:
+                    self.strangers[node] = hello.client
                     continue
-                self._check(facts)
+                self._check(hello)
                 numbers = codec.numbers(answer)
             except BadMessage as error:
                 self.refused[node] = str(error)
                 continue
-            self._admit(node, facts, numbers)
+            self._admit(node, hello, numbers)
 
     def _tells(self, node: int, words: Mapping[str, object]) -> bool:
         """Take what a site tells of its table, and return whether it is that."""
@@ -194,30 +194,30 @@ class Roster:
         self.common = combine([self.told[client] for client in self.clients]).text()
         return True
 
-    def _admit(self, node: int, facts: Facts, numbers: dict[str, float]) -> None:
-        client = facts.client
+    def _admit(self, node: int, hello: Hello, numbers: dict[str, float]) -> None:
+        client = hello.client
         if client in self.node:
             self.spare[client] = node
             return
-        self.node[client], self.facts[client] = node, facts
+        self.node[client], self.hello[client] = node, hello
         if numbers:
             self.lstar.setdefault(
                 client, {k: v for k, v in numbers.items() if k in (*COLUMNS, *ACCURACIES)}
             )
 
-    def _check(self, facts: Facts) -> None:
-        client = facts.client
-        if differs := difference(facts.settings, self.settings):
+    def _check(self, hello: Hello) -> None:
+        client = hello.client
+        if differs := difference(hello.settings, self.settings):
             raise BadMessage(f"client '{client}': {differs}")
-        before = self.facts.get(client)
-        if before is not None and before.fingerprint != facts.fingerprint:
+        before = self.hello.get(client)
+        if before is not None and before.fingerprint != hello.fingerprint:
             told = "another node of it has" if client in self.node else "it began the run with"
             raise BadMessage(f"client '{client}': {told} other data")
-        for other in self.facts.values():
-            if differs := unlike(facts, other):
+        for other in self.hello.values():
+            if differs := unlike(hello, other):
                 raise BadMessage(f"client '{client}': {differs}")
             for name in COMMON:
-                mine, theirs = getattr(facts, name), getattr(other, name)
+                mine, theirs = getattr(hello, name), getattr(other, name)
                 if mine != theirs:
                     raise BadMessage(
                         f"client '{client}': its {name} is {shown(mine)}, that of "

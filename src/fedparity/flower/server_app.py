@@ -20,7 +20,7 @@ from fedparity.engines.evaluation import Values
 from fedparity.errors import InputError
 from fedparity.flower import Settings
 from fedparity.flower.agreement import agreed, blueprint, conditions_of, settings_of
-from fedparity.flower.census import Facts, stand_in
+from fedparity.flower.census import Hello, stand_in
 from fedparity.flower.checking import check_lstar
 from fedparity.flower.codec import BadMessage
 from fedparity.flower.config import RunConfig, run_config
@@ -94,7 +94,7 @@ def serve(
     else:
         folder.require_unused()
     if config.resume and (file.exists() or folder.has_checkpoint()):
-        name, roster.facts, roster.common = read_sites(folder, config)
+        name, roster.hello, roster.common = read_sites(folder, config)
         enough = config.min_replies or int(settings.get("min_replies", 1))
         roster.gather(config.wait, config.deadline, lstar=False, enough=enough)
     else:
@@ -113,7 +113,7 @@ def deployed(
     allowed: Allowed,
 ) -> Experiment:
     """Return the experiment over a stand-in for the data that the sites keep."""
-    sites = [roster.facts[client] for client in config.clients]
+    sites = [roster.hello[client] for client in config.clients]
     made = Common.read(roster.common).prepared if roster.common else None
     federation = stand_in(sites, recipe_of(settings) if settings.get("data") else None, made)
     changed: dict[str, Any] = {"engine": "flower", "chunk": None}
@@ -122,7 +122,7 @@ def deployed(
     experiment = read_experiment(
         {**settings, **changed}, federation=federation, task=task, allowed=allowed
     )
-    first = roster.facts[config.clients[0]]
+    first = roster.hello[config.clients[0]]
     if blueprint(experiment.setup.module) != first.model:
         raise InputError("the sites build another model than the server: install the same app")
     return experiment
@@ -191,10 +191,10 @@ class FlowerRun(Run):
         return table.astype({**shares, "rounds": "int64", "capped": bool})
 
     def _lstar_of(self, client: str) -> dict[str, float]:
-        found, facts = self.roster.lstar.get(client, {}), self.roster.facts[client]
+        found, hello = self.roster.lstar.get(client, {}), self.roster.hello[client]
         most = rule(str(self.experiment.lstar)).rounds
         try:
-            sizes = {split: getattr(facts, split) for split in SPLITS}
+            sizes = {split: getattr(hello, split) for split in SPLITS}
             check_lstar(found, sizes, self.experiment.setup.task, most)
         except BadMessage as error:
             raise InputError(f"the L* of client '{client}' is rejected: {error}") from error
@@ -235,26 +235,26 @@ class FlowerRun(Run):
 
 def write_sites(folder: RunDir, name: str, roster: Roster) -> None:
     """Write the run's name and what its sites told, for a resume."""
-    sites = [dataclasses.asdict(roster.facts[client]) for client in roster.clients]
+    sites = [dataclasses.asdict(roster.hello[client]) for client in roster.clients]
     with folder.checksums.placing(folder.path / SITES) as beside:
         told = {"run": name, "sites": sites, "common": roster.common}
         beside.write_text(json.dumps(told, indent=1), encoding="utf-8")
 
 
-def read_sites(folder: RunDir, config: RunConfig) -> tuple[str, dict[str, Facts], str]:
+def read_sites(folder: RunDir, config: RunConfig) -> tuple[str, dict[str, Hello], str]:
     """Return the run's name, what its sites told when it began, and how they prepare tables."""
     file = folder.path / SITES
     content = folder.read(file)
     try:
         found = json.loads(content)
-        facts = [Facts.read(json.dumps(site)) for site in found["sites"]]
+        sites = [Hello.read(json.dumps(site)) for site in found["sites"]]
         name, common = str(found["run"]), str(found.get("common", ""))
     except (ValueError, KeyError, TypeError, BadMessage) as error:
         raise InputError(f"{file} cannot be read: {error}") from error
-    clients = tuple(site.client for site in facts)
+    clients = tuple(site.client for site in sites)
     if clients != config.clients:
         raise InputError(
             f"cannot resume {config.out}: its clients are {', '.join(clients)}, the run config "
             f"names {', '.join(config.clients)}"
         )
-    return name, {site.client: site for site in facts}, common
+    return name, {site.client: site for site in sites}, common

@@ -20,7 +20,7 @@ from fedparity.engines.engine import rows_of
 from fedparity.errors import InputError
 from fedparity.flower import codec
 from fedparity.flower.agreement import agreed, blueprint, conditions_of, digest
-from fedparity.flower.census import Facts
+from fedparity.flower.census import Hello
 from fedparity.flower.codec import ALONE, BASE, BadMessage, Stamp
 from fedparity.flower.memory import Memory
 from fedparity.imports import Allowed
@@ -86,10 +86,10 @@ class Site:
         choice.check_model(self.setup, task)
         self.start = self.setup.layout.read(self.setup.module)
 
-    def facts(self) -> Facts:
+    def hello(self) -> Hello:
         """Return what the site tells of itself."""
         federation = self.setup.federation
-        return Facts(
+        return Hello(
             client=self.client,
             train=len(federation.train),
             validation=len(federation.validation),

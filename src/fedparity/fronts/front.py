@@ -159,11 +159,11 @@ def _levelling(
             if (why := result.incomparable(plain)) is not None:
                 return [None] * len(runs), f"'{label}': {why}"
 
-    def measures(result: Result) -> list[float]:
+    def numbers(result: Result) -> list[float]:
         gaps = result.clients[column].dropna().to_numpy()
         return [gap_variance(gaps), max_gap(gaps), min_gap(gaps)]
 
-    of = {label: np.mean([measures(r) for r in results], axis=0) for label, results in runs.items()}
+    of = {label: np.mean([numbers(r) for r in results], axis=0) for label, results in runs.items()}
     return [verdict(*(now - of[reference])) == "levelling_down" for now in of.values()], None
 
 

@@ -127,7 +127,7 @@ def parity_gap(values: ArrayLike, share: float = 0.1) -> float:
 def coefficient_of_variation(values: ArrayLike) -> float:
     """``std / mean`` (pop) of numbers >= 0; Table 19 of the FedEBA+ paper.
 
-    All values zero counts as all values equal, here and in the five measures below.
+    All values zero counts as all values equal, here and in the five numbers below.
     """
     relative = _relative(values)
     return float(relative.std() / relative.mean())
@@ -194,7 +194,7 @@ def _share(
 
 
 def _relative(values: ArrayLike) -> FloatArray:
-    """Return the values divided by the largest: the measures that use it do not see the unit."""
+    """Return the values divided by the largest: the numbers that use it do not see the unit."""
     vector = as_vector(values)
     if (vector < 0).any():
         raise InputError(f"relative spread is defined for numbers >= 0, got {vector.min():g}")

@@ -21,7 +21,7 @@ class _Stack(threading.local):
 class Clock:
     """Seconds of every phase, without those of the phases inside it.
 
-    What other threads do while the calling one waits is measured in their seconds, and the time
+    What other threads do while the calling one waits is counted in their seconds, and the time
     waited is divided among their phases in the same proportions. So the seconds of all phases
     together are those that passed.
     """

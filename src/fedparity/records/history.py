@@ -26,7 +26,7 @@ Sizes = npt.NDArray[np.int64]
 Tellings = Mapping[tuple[str, str], npt.NDArray[np.float64]]
 
 
-class Measured(NamedTuple):
+class Added(NamedTuple):
     """One number a client, as it was added."""
 
     round: int
@@ -52,7 +52,7 @@ class History:
         self.chain = ""
         self._written: list[pd.DataFrame] = []
         self._unwritten: list[pd.DataFrame] = []
-        self._added: list[Measured] = []
+        self._added: list[Added] = []
 
     def add(
         self,
@@ -66,16 +66,14 @@ class History:
         seen = n > 0
         names, sizes = self.names[seen], n[seen]
         self._added += [
-            Measured(round, names, split, model, metric, value[seen], sizes)
+            Added(round, names, split, model, metric, value[seen], sizes)
             for metric, value in values.items()
         ]
 
     def note(self, round: int, metric: str, value: float) -> None:
         """Append a number of the whole run: its client is empty, its split ``run``."""
         nobody, count = np.asarray([""], dtype=object), np.asarray([len(self.names)])
-        self._added.append(
-            Measured(round, nobody, RUN, "global", metric, np.asarray([value]), count)
-        )
+        self._added.append(Added(round, nobody, RUN, "global", metric, np.asarray([value]), count))
 
     def tell(
         self, round: int, clients: npt.NDArray[np.int64], numbers: Tellings, sizes: Sizes
@@ -89,9 +87,9 @@ class History:
         nobody, none = np.asarray([""], dtype=object), np.zeros(1, np.int64)
         for (who, what), value in numbers.items():
             if value.ndim:
-                self._added.append(Measured(round, names, ROUND, who, what, value, n))
+                self._added.append(Added(round, names, ROUND, who, what, value, n))
             else:
-                self._added.append(Measured(round, nobody, ROUND, who, what, value[None], none))
+                self._added.append(Added(round, nobody, ROUND, who, what, value[None], none))
 
     def table(self) -> pd.DataFrame:
         """Return all rows."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fedparity.run.watching import Watcher
 
 ANYHOW = ("loss", "accuracy", "error")
-"""What tasks measure anyhow: it may be asked for, and is not measured twice."""
+"""What tasks evaluate anyhow: it may be asked for, and is not evaluated twice."""
 
 
 @named
@@ -70,7 +70,7 @@ class Experiment:
     stop
         When to stop early.
     metrics
-        What else is measured of every client: names of :data:`fedparity.metrics.METRICS`, import
+        What else is evaluated of every client: names of :data:`fedparity.metrics.METRICS`, import
         paths such as ``package.module:name(better=higher)``, and :class:`~fedparity.Metric` of
         one's own.
 
@@ -143,7 +143,7 @@ class Experiment:
         self.algorithm = read_algorithm(self.algorithm)
         if not isinstance(self.task, Task):
             self.task = task_for(self.federation.kind, self.task)
-        self.measured = self._measured()
+        self.more_metrics = self._more_metrics()
         check_settings(self)
         self.setup = self._setup()
         self.federation = self.setup.federation
@@ -151,8 +151,8 @@ class Experiment:
         check_unseen(self)
         self.choice = self._choose()
 
-    def _measured(self) -> tuple[Metric, ...]:
-        """Return the metrics asked for; those that a task has anyhow are not measured twice."""
+    def _more_metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics asked for; those that a task has anyhow are not evaluated twice."""
         assert isinstance(self.task, Task)
         asked = self.metrics
         listed = [asked] if isinstance(asked, str | Metric) else list(asked)
@@ -168,7 +168,7 @@ class Experiment:
     @cached_property
     def summaries(self) -> dict[str, Summary]:
         """The summaries that there are of the clients, by name."""
-        return summaries({metric.name: metric.meaning for metric in self.measured})
+        return summaries({metric.name: metric.meaning for metric in self.more_metrics})
 
     def knows_lstar(self, split: str) -> bool:
         """Tell whether L* on a split will be known of some client."""
@@ -188,7 +188,7 @@ class Experiment:
             self.algorithm,
             self.solver,
             self.conditions,
-            self.measured,
+            self.more_metrics,
         )
         metrics = choice.check_model(setup, self.task)
         for watched in self.watched():

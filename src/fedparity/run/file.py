@@ -112,7 +112,7 @@ def check_keys(settings: Mapping[str, Any]) -> None:
 
 
 def metrics_of(settings: Mapping[str, Any], allowed: Allowed) -> tuple[Metric, ...]:
-    """Return what is measured beside the means of the task's numbers."""
+    """Return what is evaluated beside the means of the task's numbers."""
     asked = settings.get("metrics") or ()
     listed = split_list(asked) if isinstance(asked, str) else asked
     if not isinstance(listed, Sequence) or not all(isinstance(each, str) for each in listed):

@@ -90,7 +90,7 @@ def _said(
     door: Simulation, down: Down, own: Own | None, data: Split
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield each kind of model with loss, metrics and outputs of every example."""
-    yield "global", door.engine.measure(down.x, down.buffers, data, outputs=True)
+    yield "global", door.engine.evaluate_each(down.x, down.buffers, data, outputs=True)
     if door.personal:
         yield "personal", door.each_personal(down, data)
     if own is not None:

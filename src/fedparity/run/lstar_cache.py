@@ -12,7 +12,7 @@ import torch
 from pyarrow.lib import ArrowException
 
 from fedparity.engines.engine import Setup
-from fedparity.engines.evaluation import measure
+from fedparity.engines.evaluation import evaluate_each
 from fedparity.run.alone import Alone
 from fedparity.run.lstar import COLUMNS, Progress, trained
 from fedparity.run.lstar_rules import LstarRule
@@ -115,7 +115,7 @@ def _key(setup: Setup, rule: LstarRule, engine: str) -> str:
     digest.update(repr(described).encode())
     # What a module or a task does is not in its name: the first losses tell it.
     data = setup.federation.train
-    losses = measure(setup.task, setup.module, data.x[:64], data.y[:64])["loss"]
+    losses = evaluate_each(setup.task, setup.module, data.x[:64], data.y[:64])["loss"]
     for tensor in (x, buffers, losses):
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()[:32]

@@ -107,7 +107,7 @@ def unseen_table(experiment: Experiment, x: Tensor, buffers: Tensor) -> pd.DataF
         for split in ("train", "validation", "test"):
             data = getattr(others, split)
             if len(data):
-                found = engine.measure(x, buffers, data, bool(setup.metrics))
+                found = engine.evaluate_each(x, buffers, data, bool(setup.metrics))
                 output = found.pop(OUTPUT, None)
                 values[split] = by_client(found, data)
                 if output is not None:

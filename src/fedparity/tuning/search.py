@@ -240,17 +240,17 @@ def _pruning(trial: Trial, fixed: Experiment, wanted: aims.Aim) -> Any:
     summary = fixed.summaries[wanted.summary]
     names, sizes = fixed.federation.names, fixed.federation.validation.sizes
     given = None if fixed.given is None else fixed.given["validation"].to_numpy(dtype=float)
-    fact = {"gap": "loss", "loss": "loss", "accuracy": "accuracy"}.get(summary.column)
+    metric = {"gap": "loss", "loss": "loss", "accuracy": "accuracy"}.get(summary.column)
 
     def tell(told: Mapping[str, float]) -> None:
-        found = [told.get(f"validation/{fact}/client/{name}", np.nan) for name in names]
+        found = [told.get(f"validation/{metric}/client/{name}", np.nan) for name in names]
         values = np.asarray(found, dtype=float)
         if summary.column == "gap" and given is not None:
             values = values - given
         there = ~np.isnan(values)
-        if fact is None or not there.any():
+        if metric is None or not there.any():
             return
-        scale = 100 if fact == "accuracy" else 1
+        scale = 100 if metric == "accuracy" else 1
         number = summary.statistic(scale * values[there], sizes[there].astype(float))
         if np.isfinite(number):
             trial.report(float(number), int(told["round"]))

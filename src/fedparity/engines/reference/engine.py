@@ -20,7 +20,14 @@ from fedparity.data import Split
 from fedparity.engines import answer as client_side
 from fedparity.engines.blame import blame
 from fedparity.engines.engine import Engine, Ids, Setup, fills_a_core, join, rows_of
-from fedparity.engines.evaluation import Values, block_rows, joined, measure, measured, outputs_of
+from fedparity.engines.evaluation import (
+    Values,
+    block_rows,
+    evaluate_each,
+    evaluated,
+    joined,
+    outputs_of,
+)
 from fedparity.engines.reference.arranging import suits_channels_last
 from fedparity.engines.reference.lane import OneClient, Workspace, gradient_blocks
 from fedparity.errors import ClientError, InputError
@@ -93,18 +100,20 @@ class LoopEngine(Engine):
 
         return self.crew.run(count, placed)
 
-    def measure(
+    def evaluate_each(
         self, x: Tensor, buffers: Tensor, split: Split, outputs: bool = False
     ) -> dict[str, Tensor]:
-        """Measure each client by itself, so that its numbers are those of a site that has it alone.
+        """Evaluate each client by itself, so that its numbers are those of a site of its own.
 
-        Modules are set once for about as many examples as other engines measure in a block.
+        Modules are set once for about as many examples as other engines evaluate in a block.
         """
         groups = _groups(split)
 
         def one(group: int, module: nn.Module) -> dict[str, Tensor]:
             data = (split.aligned(client) for client in groups[group])
-            return joined([measure(self.setup.task, module, *client, outputs) for client in data])
+            return joined(
+                [evaluate_each(self.setup.task, module, *client, outputs) for client in data]
+            )
 
         return joined(self.at_modules(len(groups), one, x, buffers))
 
@@ -116,7 +125,7 @@ class LoopEngine(Engine):
             workspace.place_buffers(own.buffers[row])
             if own.shares is None:
                 workspace.place(own.parameters[row])
-                found = measure(task, workspace.module, inputs, target)
+                found = evaluate_each(task, workspace.module, inputs, target)
             else:
                 said = []
                 for parameters in own.parameters[row] if len(inputs) else ():
@@ -173,7 +182,7 @@ class LoopEngine(Engine):
 
 def _mixed(task: Task, said: list[Tensor], shares: Tensor, y: Tensor) -> dict[str, Tensor]:
     """Return loss and metrics of mixed outputs, or nothing where there is no example."""
-    return measured(task, task.mixed(torch.stack(said), shares), y) if said else {}
+    return evaluated(task, task.mixed(torch.stack(said), shares), y) if said else {}
 
 
 class seeded:

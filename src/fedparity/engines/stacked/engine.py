@@ -232,7 +232,7 @@ class VmapEngine(Engine):
         data: Split = getattr(self.setup.federation, split)
         found: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
         x = own.parameters.view(-1, self.setup.layout.size)[0]
-        down = Down("measure", 0, 0.0, x, own.buffers[0])
+        down = Down("losses", 0, 0.0, x, own.buffers[0])
         for start in range(0, len(clients), self.chunk):
             part = slice(start, start + self.chunk)
             stack = self._lane(self.setup, down, clients[part])

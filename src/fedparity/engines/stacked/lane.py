@@ -30,7 +30,7 @@ from fedparity.engines.lane import (
     take_step,
 )
 from fedparity.engines.stacked.batches import Batches, Group, Slotted, padded, weights_of
-from fedparity.engines.stacked.measuring import Facts, Measured
+from fedparity.engines.stacked.measuring import Facts, Measuring
 from fedparity.errors import InputError
 from fedparity.learning.seeds import as_tensor
 from fedparity.method.hints import Affine, loss_weights_of
@@ -48,7 +48,7 @@ class Work(NamedTuple):
     """What their steps read, if they have batches."""
 
 
-class Stack(Measured):
+class Stack(Measuring):
     """A lane of several clients, padded to the largest."""
 
     def __init__(

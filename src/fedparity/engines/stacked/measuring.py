@@ -36,7 +36,7 @@ class Block(NamedTuple):
     width: int
 
 
-class Measured(Lane):
+class Measuring(Lane):
     """The verb ``measure`` of a lane of ``m`` clients; runs on the worker that has the lane.
 
     It reads the data block by block, puts the worker's module into eval mode, and writes to none of
@@ -175,7 +175,7 @@ class Measured(Lane):
             who, *rows = work[block]
             inputs, target, mask = padded(data, self.clients[who], *rows)
             mixing = None if shares is None else shares[who]
-            found = self._measured(y[who], buffers[who], inputs, target, judged, more, mixing)
+            found = self._of_block(y[who], buffers[who], inputs, target, judged, more, mixing)
             shape = target.shape[:2]
             each = {k: v if v.dim() > 1 else v.view(shape) for k, v in found.items()}
             return {key: summed(value.to(wide(value.device)), mask) for key, value in each.items()}
@@ -188,7 +188,7 @@ class Measured(Lane):
                 total[block.who] += value
         return sums
 
-    def _measured(
+    def _of_block(
         self,
         y: Tensor,
         buffers: Tensor,
