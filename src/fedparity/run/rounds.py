@@ -118,7 +118,7 @@ class Rounds:
         )
         cohort, sampling, silent = self._draw(state)
         server, replies = state.server, None
-        if len(np.unique(cohort)) < len(cohort):
+        if len(set(cohort.tolist())) < len(cohort):
             drawn = np.bincount(cohort, minlength=ctx.population)
             ctx, cohort = replace(ctx, times=torch.from_numpy(drawn)), np.unique(cohort)
         self.door.attendance = Attendance(0 if len(cohort) else t)  # the door fills in who is asked

@@ -181,7 +181,8 @@ class Stack(Measuring):
         else:
             gradient, _ = self._gradient(self._slots, step, rule, correction.scale)
             take_step(self._slots, gradient, rule.lr, keep)
-        self._add_shift()
+        if self._shift:
+            self._add_shift()
 
     def _step_by_slot(self, step: int, rule: Rule, correction: BySlot) -> None:
         """Take a step along a gradient that is stored and corrected; written over the gradient."""
