@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
 
-from fedparity.certainty import FEW, GAINS, PAYS, client_certainty
+from fedparity.certainty import FEW, GAINS, PAYS, change, client_certainty
 from fedparity.certainty.metrics import bootstrap
+from fedparity.contracts.levelling import word_on
 from fedparity.metrics import METRICS
 
 BEGIN, END = "<!-- drill: begin -->", "<!-- drill: end -->"
@@ -102,6 +103,49 @@ def drill(federations: int, seed: int) -> Drill:
     return Drill(pd.concat(clients, ignore_index=True), pd.DataFrame(judged))
 
 
+LEVELS = (
+    "small gaps grow, nobody gains",
+    "the same, but one gains what another pays",
+    "all pay the same, gaps are as far apart",
+)
+WORDS = ("holds", "broken", "cannot be told")
+FEWER, MORE = 10, (100, 2000)
+"""Clients, and test examples of each, of a federation in which levelling down is judged."""
+
+
+def pair(draws: np.random.Generator, kind: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return predictions before and after a change of this kind, with the expected losses known."""
+    before = draws.uniform(0.5, 1.0, FEWER)
+    after = np.maximum(before, np.median(before))
+    worst = int(before.argmax())
+    if kind == LEVELS[1]:
+        after[worst] -= (after - before).max()
+    if kind == LEVELS[2]:
+        after = before + 0.1
+    tables: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
+    for k in range(FEWER):
+        n = int(np.exp(draws.uniform(*np.log(MORE))))
+        one, two = draws.standard_normal((2, n))
+        two = CORRELATION * one + np.sqrt(1 - CORRELATION**2) * two
+        for rows, loss, noise in zip(tables, (before[k], after[k]), (one, two), strict=True):
+            spread = draws.uniform(*SPREADS)
+            about = {"client": f"{k:02d}", "split": "test", "index": range(n), "model": "global"}
+            margins = centre(loss, spread) + spread * noise
+            rows.append(pd.DataFrame({**about, "loss": loss_of(margins)}))
+    was, now = (pd.concat(rows, ignore_index=True) for rows in tables)
+    return was, now
+
+
+def levelling(federations: int, seed: int) -> pd.DataFrame:
+    """Return how often each word falls on ``not levelled_down``, by kind of change."""
+    said = {kind: dict.fromkeys(WORDS, 0.0) for kind in LEVELS}
+    for kind, counts in said.items():
+        for number in range(federations):
+            before, now = pair(np.random.default_rng((seed, number, 3)), kind)
+            counts[word_on(change(now, before))[0]] += 1 / federations
+    return pd.DataFrame(said).T
+
+
 def aucs(times: int, seed: int, resamples: int) -> float:
     """Return how often the interval of the area under the curve covers the true one."""
     covered = 0
@@ -134,7 +178,9 @@ def covers(clients: pd.DataFrame) -> pd.Series:
     return clients["true"].between(clients["gap_low"], clients["gap_high"])
 
 
-def report(found: Drill, metrics: float, means: tuple[float, float], times: int) -> str:
+def report(
+    found: Drill, words: pd.DataFrame, metrics: float, means: tuple[float, float], times: int
+) -> str:
     """Return the figures as a table."""
     clients = found.clients
     sizes = [(SMALLEST, FEW), (FEW, 50), (50, 100), (100, LARGEST + 1)]
@@ -155,6 +201,10 @@ def report(found: Drill, metrics: float, means: tuple[float, float], times: int)
         true = rows[np.sign(rows["true"]) == sign]
         share = (true["verdict"] == word).mean()
         lines.append(f"| of those who truly do, {word} | {len(true):,} | {share:.1%} |")
+    lines += ["", f"| {len(found.federations):,} changes of a federation | {' | '.join(WORDS)} |"]
+    lines.append("|---|---|---|---|")
+    for kind, row in words.iterrows():
+        lines.append(f"| {kind} | {' | '.join(f'{row[word]:.1%}' for word in WORDS)} |")
     return "\n".join(lines).replace("%", " %")
 
 
@@ -169,7 +219,8 @@ def main() -> None:
     found = drill(given.federations, given.seed)
     metrics = aucs(given.times, given.seed, given.resamples)
     means = mean_bca(given.times, given.seed, given.resamples)
-    text = report(found, metrics, means, given.times)
+    words = levelling(given.federations, given.seed)
+    text = report(found, words, metrics, means, given.times)
     print(text)
     if given.write:
         page = given.write.read_text(encoding="utf-8")

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 Keep = Callable[..., None]
 
 
-def keep(run: Result | str | Path, *clauses: str | Path, strict: bool = True) -> None:
+def keep(
+    run: Result | str | Path,
+    *clauses: str | Path,
+    against: Result | str | Path | None = None,
+    strict: bool = True,
+) -> None:
     """Fail a test whose run does not keep a contract.
 
     Parameters
@@ -26,6 +31,9 @@ def keep(run: Result | str | Path, *clauses: str | Path, strict: bool = True) ->
         A result, or the directory of a run.
     clauses
         Clauses, such as ``max_gap <= 0.1 @ 95%``, or paths of contracts.
+    against
+        The run that ``not levelled_down against fedavg`` compares with, where it is not beside the
+        first one in its study or comparison.
     strict
         Fail where it cannot be told too; else skip.
     """
@@ -33,7 +41,11 @@ def keep(run: Result | str | Path, *clauses: str | Path, strict: bool = True) ->
     from fedparity.errors import InputError
     from fedparity.records.result import Result
 
-    result = Result.load(run) if isinstance(run, str | Path) else run
+    result, *others = (
+        Result.load(each) if isinstance(each, str | Path) else each
+        for each in (run, against)
+        if each is not None
+    )
     read = [
         clause
         for each in clauses
@@ -41,7 +53,7 @@ def keep(run: Result | str | Path, *clauses: str | Path, strict: bool = True) ->
     ]
     if not read:
         raise InputError("a contract has at least one clause, such as 'max_gap <= 0.1 @ 95%'")
-    verdicts = judge(result, read)
+    verdicts = judge(result, read, others)
     told = [f"{v.word}: {v.clause.text} ({v.reason})" for v in verdicts if v.word != "holds"]
     if not told:
         return

@@ -44,6 +44,20 @@ def test_a_contract_that_is_not_there_is_wrong_input(cli, folder):
     assert cli("check", str(folder), "--contract", "none.yaml").code == 2
 
 
+def test_a_clause_that_compares_takes_the_run_named_by_against(cli, folder):
+    Path("contract.yaml").write_text("clauses: ['not levelled_down against fedavg']\n")
+    named = ("check", str(folder), "--contract", "contract.yaml")
+    done = cli(*named)
+    assert done.code == 0, done.err  # the run is of fedavg itself
+    assert "certainly no closer" in done.out
+    assert cli(*named, "--against", str(folder)).code == 0
+    assert cli("check", str(folder), "--against", str(folder)).code == 2
+    Path("contract.yaml").write_text("clauses: ['not levelled_down against qffl']\n")
+    done = cli(*named)
+    assert done.code == 2
+    assert "no run of 'qffl'" in done.err
+
+
 def test_flags_about_data_are_refused_beside_a_contract(cli, folder):
     Path("contract.yaml").write_text("clauses: ['max_gap <= 9']\n")
     done = cli("check", str(folder), "--contract", "contract.yaml", "--clients", "3")

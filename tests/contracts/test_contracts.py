@@ -69,11 +69,13 @@ def test_clients_that_train_alone_keep_no_contract():
         "max_gap <= 0.1 @ 30%",
         "max_gap <= __import__('os')",
         "mean_gap <= 1",
+        "not levelled_down",
+        "not levelled_down against fedavg(",
         "",
     ],
 )
 def test_what_is_no_clause_is_refused(text):
-    with pytest.raises(InputError, match="clause"):
+    with pytest.raises(InputError, match=r"clause|cannot read"):
         parse_clause(text)
 
 

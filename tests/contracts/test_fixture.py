@@ -32,6 +32,12 @@ def test_one_that_cannot_be_told_fails_it_or_skips_it(fedparity_contract):
         fedparity_contract(run([0.0], n=24), "max_gap <= 9", strict=False)
 
 
+def test_a_clause_that_compares_takes_the_run_it_compares_with(fedparity_contract):
+    plain = run([0.0, 0.3])
+    plain.settings["algorithm"] = "fedavg"
+    fedparity_contract(run([0.0, 0.2]), "not levelled_down against fedavg", against=plain)
+
+
 def test_a_contract_without_clauses_is_refused(fedparity_contract):
     with pytest.raises(fp.InputError, match="at least one clause"):
         fedparity_contract(run([0.0]))

@@ -12,6 +12,7 @@ import pandas as pd
 from fedparity.certainty.means import Means
 from fedparity.certainty.metrics import accuracy_intervals, metric_intervals
 from fedparity.certainty.multiple import holm
+from fedparity.certainty.predictions import KEYS, in_use
 from fedparity.errors import InputError
 from fedparity.metrics.metric import Metric
 
@@ -81,9 +82,7 @@ def client_certainty(
     rows = predictions[predictions["split"] == split]
     if rows.empty:
         raise InputError(f"no predictions of {split} examples are kept")
-    models = rows["model"].astype(str)
-    used = rows[models == ("personal" if (models == "personal").any() else "global")]
-    alone = rows[models == "alone"]
+    used, alone = in_use(predictions, split), rows[rows["model"].astype(str) == "alone"]
     names, owner = _clients(used)
     count = len(names)
     each = 1 - (1 - confidence) / count if simultaneous else confidence
@@ -91,9 +90,9 @@ def client_certainty(
     of_loss = Means.of(losses, owner, count)
     table = pd.DataFrame({"client": names, "n": of_loss.n, "few": of_loss.n < FEW})
     table = _with(table, "loss", of_loss, each)
-    gaps = _gaps(used, alone, losses, owner, names, lstar)
-    if gaps is not None:
-        of_gap = Means.of(gaps, owner, count)
+    best = optima(used, alone, owner, names, lstar)
+    if best is not None:
+        of_gap = Means.of(losses - best, owner, count)
         table = _with(table, "gap", of_gap, each)
         p = np.where(of_gap.n < FEW, np.nan, of_gap.pvalues(limit))
         table["gap_p"] = holm(p) if adjusted else p
@@ -126,23 +125,18 @@ def _with(table: pd.DataFrame, name: str, means: Means, confidence: float) -> pd
     return table.assign(**{name: means.mean, f"{name}_low": low, f"{name}_high": high})
 
 
-def _gaps(
+def optima(
     used: pd.DataFrame,
     alone: pd.DataFrame,
-    losses: npt.NDArray[np.float64],
     owner: npt.NDArray[np.int64],
     names: Sequence[str],
     lstar: Mapping[str, float] | None,
 ) -> npt.NDArray[np.float64] | None:
-    """Return the loss gap on every example, or None where nothing is known of L*."""
+    """Return what a client alone loses on every example used, or None where nobody knows."""
     if len(alone):
-        keys = ["client", "index"]
-        ours, theirs = (t[keys].astype({"client": str}) for t in (used, alone))
-        beside = ours.merge(theirs.assign(lstar=alone["loss"]), on=keys, how="left", validate="1:1")
-        optima = beside["lstar"].to_numpy(np.float64)
-    elif lstar is None:
+        ours, theirs = (t[KEYS].astype({"client": str}) for t in (used, alone))
+        both = ours.merge(theirs.assign(lstar=alone["loss"]), on=KEYS, how="left", validate="1:1")
+        return both["lstar"].to_numpy(np.float64)
+    if lstar is None:
         return None
-    else:
-        optima = np.asarray([lstar.get(name, np.nan) for name in names], np.float64)[owner]
-    gaps: npt.NDArray[np.float64] = losses - optima
-    return gaps
+    return np.asarray([lstar.get(name, np.nan) for name in names], np.float64)[owner]

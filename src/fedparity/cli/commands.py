@@ -281,6 +281,12 @@ def check(
         Path | None,
         typer.Option(help="A contract, to judge a run by: exit 0 holds, 1 broken, 3 open."),
     ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RUN", help="A run that clauses compare with, if it is not beside the other."
+        ),
+    ] = None,
     data_dir: DataDir = None,
     allow_import: AllowImport = None,
     **given: Any,
@@ -296,8 +302,10 @@ def check(
         if named:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in named)
             raise InputError(f"--contract judges a run as it is: leave out {flags}")
-        judge(Path(data), contract)
+        judge(Path(data), contract, against or ())
         return
+    if against:
+        raise InputError("--against is for clauses of a --contract: name one")
     allowed = allowed_from(allow_import, settings_from(None, {"data": data}))
     doctor.check(data, given, data_dir, allowed)
 

@@ -1,7 +1,7 @@
 """The grammar of contracts: one clause a line, read strictly and never executed.
 
-``max_gap <= 0.1 @ 95%``, and ``nobody worse than alone by more than 0.02 @ 95%``, which is the
-same of losses. Without a confidence it is 95 %.
+``max_gap <= 0.1 @ 95%``; ``nobody worse than alone by more than 0.02 @ 95%``, which is the same of
+losses; and ``not levelled_down against fedavg @ 95%``. Without a confidence it is 95 %.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import yaml
 
 from fedparity.errors import InputError
+from fedparity.spec import parse
 
 LARGEST = 64 * 1024
 """Bytes of a contract."""
@@ -24,15 +25,30 @@ FORMS = (
     re.compile(rf"max_gap\s*<=\s*{NUMBER}{SURE}"),
     re.compile(rf"nobody worse than alone by more than {NUMBER}{SURE}"),
 )
-KNOWN = "'max_gap <= 0.1 @ 95%' or 'nobody worse than alone by more than 0.02'"
+AGAINST = re.compile(rf"not levelled_down against (?P<against>[^@%]{{1,200}}?){SURE}")
+KNOWN = (
+    "'max_gap <= 0.1 @ 95%', 'nobody worse than alone by more than 0.02' or "
+    "'not levelled_down against fedavg'"
+)
 
 
-class Clause(NamedTuple):
+class Limit(NamedTuple):
     """No client's loss gap is above the limit, with this confidence."""
 
     text: str
     limit: float
     confidence: float
+
+
+class NotLevelledDown(NamedTuple):
+    """Gaps are not closer than under another algorithm only because some are served worse."""
+
+    text: str
+    against: str
+    confidence: float
+
+
+Clause = Limit | NotLevelledDown
 
 
 def parse_clause(text: str) -> Clause:
@@ -41,17 +57,25 @@ def parse_clause(text: str) -> Clause:
     Examples
     --------
     >>> parse_clause("max_gap <= 0.1 @ 90%")
-    Clause(text='max_gap <= 0.1 @ 90%', limit=0.1, confidence=0.9)
+    Limit(text='max_gap <= 0.1 @ 90%', limit=0.1, confidence=0.9)
+    >>> parse_clause("not levelled_down against qffl(q=2)").against
+    'qffl(q=2)'
     """
     plain = " ".join(text.split())
     for form in FORMS:
-        found = form.fullmatch(plain)
-        if found:
-            sure = float(found["sure"] or 95) / 100
-            if not 0.5 <= sure < 1:
-                raise InputError(f"clause '{plain}': a confidence is 50% or more and below 100%")
-            return Clause(plain, float(found["limit"]), round(sure, 6))
+        if found := form.fullmatch(plain):
+            return Limit(plain, float(found["limit"]), _confidence(plain, found))
+    if found := AGAINST.fullmatch(plain):
+        parse(found["against"])
+        return NotLevelledDown(plain, found["against"], _confidence(plain, found))
     raise InputError(f"a contract has no clause '{plain[:80]}': write {KNOWN}")
+
+
+def _confidence(clause: str, found: re.Match[str]) -> float:
+    sure = float(found["sure"] or 95) / 100
+    if not 0.5 <= sure < 1:
+        raise InputError(f"clause '{clause}': a confidence is 50% or more and below 100%")
+    return round(sure, 6)
 
 
 def read_contract(file: Path) -> tuple[Clause, ...]:

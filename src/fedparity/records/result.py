@@ -220,7 +220,7 @@ class Result(Trained):
         known = [name for name in self.frame.metrics if name in METRICS]
         found = client_certainty(
             self.predictions,
-            lstar=self._given_lstar(split),
+            lstar=self.given_lstar(split),
             split=split,
             metrics=read_metrics(known if metrics is None else metrics),
             accuracy=self.record.get("predicts") == "classes",
@@ -241,14 +241,14 @@ class Result(Trained):
         """
         if self._verdicts is None:
             columns = ["client", "gap_low", "gap_high", "verdict"]
-            known = not self.alone and self._given_lstar("test") is not None and self._has_tests()
+            known = not self.alone and self.given_lstar("test") is not None and self.has_tests()
             found = (
-                client_certainty(self.predictions, lstar=self._given_lstar("test")) if known else ()
+                client_certainty(self.predictions, lstar=self.given_lstar("test")) if known else ()
             )
             self._verdicts = pd.DataFrame(found, columns=columns)
         return self._verdicts
 
-    def _has_tests(self) -> bool:
+    def has_tests(self) -> bool:
         """Tell whether predictions of test examples are kept."""
         return self._has_predictions() and bool((self.predictions["split"] == "test").any())
 
@@ -257,7 +257,7 @@ class Result(Trained):
             return "predictions" in self._tables
         return RunDir(self.path).predictions.exists()
 
-    def _given_lstar(self, split: Split) -> dict[str, float] | None:
+    def given_lstar(self, split: Split) -> dict[str, float] | None:
         """Return L* by client, where somebody has one."""
         column = f"{split}_lstar"
         if column not in self.clients or self.clients[column].isna().all():
