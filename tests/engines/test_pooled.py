@@ -73,16 +73,25 @@ def test_who_has_no_validation_example_is_measured_on_training_ones(federation):
     engine.close()
 
 
-def test_means_of_functions_of_examples_are_those_of_each_client_alone(federation):
-    engine, down = engine_of(federation, "fedwavg")
+@pytest.mark.parametrize("algorithm", ["fedfa", "term(inner=1.0)", "fedwavg"])
+def test_what_is_of_examples_is_that_of_each_client_alone(federation, algorithm):
+    engine, down = engine_of(federation, algorithm)
     clients = np.asarray([1, 3])
-    found = engine.pooled(down, clients, down.buffers)["right_by_class"]
+    found = engine.pooled(down, clients, down.buffers)
+    names = engine.setup.algorithm.train_reads
+    assert set(found) == names
+    lane = engine._lane(engine.setup, down, clients)
+    for name, alone in lane.measure(lane.spread(down.x), down.buffers, names).items():
+        torch.testing.assert_close(found[name], alone)
     for row, client in enumerate(clients):
         inputs, target = engine.setup.federation.train.client(client)
         with torch.no_grad():
-            right = engine.setup.module(inputs).argmax(1) == target
-        expected = [(right & (target == c)).sum() / len(target) for c in range(3)]
-        torch.testing.assert_close(found[row], torch.stack(expected))
+            right = (engine.setup.module(inputs).argmax(1) == target).to(down.x.dtype)
+        if "accuracy" in found:
+            torch.testing.assert_close(found["accuracy"][row], right.mean())
+        if "right" in found:
+            assert torch.equal(found["right"][row, : len(right)], right)
+            assert not found["right"][row, len(right) :].any()
     engine.close()
 
 

@@ -17,7 +17,8 @@ class ClientStore:
     """What each client keeps between rounds, created at first contact.
 
     Tensors of all clients met so far are rows of one slab a name, so that gathering a cohort is one
-    indexing operation and memory grows with the clients met, not with the population.
+    indexing operation and memory grows with the clients met, not with the population. What a part
+    keeps of every example has a place for each of the largest client's ``examples``.
     """
 
     def __init__(
@@ -28,9 +29,14 @@ class ClientStore:
         buffers: Tensor,
         population: int,
         local_buffers: bool = False,
+        examples: int = 0,
     ) -> None:
         made: Named = {
-            p.name: dict(p.init_client(x, layout)) for p in algorithm.having("init_client")
+            part.name: {
+                key: value.expand(examples) if key in part.by_example else value
+                for key, value in part.init_client(x, layout).items()
+            }
+            for part in algorithm.having("init_client")
         }
         if local_buffers and len(buffers):
             made["buffers"] = {"b": buffers}

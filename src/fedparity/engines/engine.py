@@ -90,6 +90,11 @@ class Setup:
         return self.solver.lengths(sizes) if self.algorithm.trains else np.ones_like(sizes)
 
     @cached_property
+    def most_examples(self) -> int:
+        """The training examples of the client that has most."""
+        return int(self.federation.train.sizes.max())
+
+    @cached_property
     def label_counts(self) -> Tensor:
         """The training examples of each class, ``[K, classes]``, in the model's floating type."""
         data, classes = self.federation.train, self.federation.outputs

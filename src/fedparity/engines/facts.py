@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from fedparity.engines.engine import Ids, Setup
 from fedparity.engines.evaluation import blocks
@@ -39,9 +40,21 @@ def per_example(setup: Setup, names: frozenset[str]) -> dict[str, PerExample]:
     own = setup.algorithm.own_facts
     found = {name: own[name].own_facts[name] for name in names if name in own}
     if "accuracy" in names:
-        metrics = setup.task.metrics
-        found["accuracy"] = lambda losses, output, target: metrics(output, target)["accuracy"]
+        found["accuracy"] = right_of(setup.task)
     return found
+
+
+def right_of(task: Task) -> PerExample:
+    """Return what tells of each example of a batch whether, or how far, it is right."""
+    return lambda losses, output, target: task.metrics(output, target)["accuracy"]
+
+
+@torch.no_grad()
+def right_examples(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Return how right each example of a client is, ``[longest]``, 0 behind its last one."""
+    module.eval()
+    each = [setup.task.metrics(module(x[rows]), y[rows])["accuracy"] for rows in blocks(x)]
+    return pad(torch.cat(each), (0, setup.most_examples - len(x)))
 
 
 @torch.no_grad()

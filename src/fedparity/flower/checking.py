@@ -39,7 +39,7 @@ def expected(setup: Setup, down: Down) -> Schema:
         lstar=None if setup.lstar is None else setup.lstar[:1],
     )
     store = ClientStore(
-        setup.algorithm, setup.layout, x, buffers, 1, local_buffers=setup.local_buffers
+        setup.algorithm, setup.layout, x, buffers, 1, setup.local_buffers, tiny.most_examples
     )
     me = np.asarray([0])
     states = store.gather(me)

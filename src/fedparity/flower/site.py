@@ -173,7 +173,7 @@ class Site:
         known = None if np.isnan(stamp.lstar) else told
         setup = replace(self.setup, lstar=known, places=np.asarray([stamp.place]))
         store = ClientStore(
-            setup.algorithm, setup.layout, x, buffers, 1, local_buffers=setup.local_buffers
+            setup.algorithm, setup.layout, x, buffers, 1, setup.local_buffers, setup.most_examples
         )
         before = memory.recall(stamp, codec.flat(store.fresh)) if store.fresh else {}
         store.scatter(ME, {p: _stacked(t) for p, t in codec.by_part(before).items()})

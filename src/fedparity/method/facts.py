@@ -43,6 +43,7 @@ FACTS: dict[str, Fact] = {
     "grad": Fact("gradient of `loss`", at=True),
     "validation_loss": Fact("mean validation loss; training where a client has none", at=True),
     "accuracy": Fact("share of training examples that are right", at=True),
+    "right": Fact("how right each training example is, 0 to 1, [longest]; 0 behind the last one"),
     "lstar": Fact("L*, the best validation loss that the client reaches alone"),
     "label_counts": Fact("training examples of each class, [classes]"),
     "first_contact": Fact("1 until the client has taken part in a round, then 0"),

@@ -147,6 +147,9 @@ class Part(metaclass=Settings):
     """Whether each client trains alone: nothing is averaged, so nobody gains or pays by joining."""
     buffers: ClassVar[Literal["local", None]] = None
     """``local``: this part keeps buffers on the client whatever the experiment says."""
+    by_example: ClassVar[frozenset[str]] = frozenset()
+    """Of what ``init_client`` makes, the numbers that a client keeps of each training example:
+    ``[longest]`` in hooks, with as many places as the client that has most."""
     everywhere: ClassVar[bool] = False
     """Whether ``loss`` and ``grad`` act on the tracks of other parts too, not on the shared one and
     the part's own alone."""

@@ -27,7 +27,7 @@ def check_kinds(solver: object, stop: object, metrics: object) -> None:
         raise InputError(f"metrics is {str(metrics)[:80]!r}: give names, such as ['auc', 'f1']")
 
 
-OF_CLASSES = frozenset({"accuracy", "label_counts", "right_by_class"})
+OF_CLASSES = frozenset({"accuracy", "label_counts", "right"})
 """Facts that only examples of one class each have."""
 
 

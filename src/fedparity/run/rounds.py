@@ -97,6 +97,7 @@ class Rounds:
             buffers,
             len(experiment.federation),
             setup.local_buffers,
+            setup.most_examples,
         )
         return Simulation(engine, store, experiment.drop, experiment.min_replies), store
 

@@ -102,7 +102,13 @@ class Bench:
         """Go back to before the first round."""
         setup, x, buffers = self.setup, self.x, self.buffers
         self.store = ClientStore(
-            setup.algorithm, setup.layout, x, buffers, len(setup.federation), setup.local_buffers
+            setup.algorithm,
+            setup.layout,
+            x,
+            buffers,
+            len(setup.federation),
+            setup.local_buffers,
+            setup.most_examples,
         )
         self.door = Simulation(self.engine, self.store)
         self.server = setup.algorithm.init(x, buffers, self.context)

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from fedparity.engines.engine import Setup, batches_of
 from fedparity.engines.evaluation import block_rows, blocks, losses, mixes_examples
-from fedparity.engines.facts import example_means, known_facts, per_example
+from fedparity.engines.facts import example_means, known_facts, per_example, right_examples
 from fedparity.engines.judging import judged, judged_block
 from fedparity.engines.kernels.examples import example_gradients
 from fedparity.engines.lane import IDENTITY, BySlot, Lane, Pieces, Rule, gradient_of, take_step
@@ -278,6 +278,8 @@ class OneClient(Lane):
             found |= example_means(
                 self.setup.task, self.workspace.module, self.x, self.y, functions
             )
+        if "right" in names:
+            found["right"] = right_examples(self.setup, self.workspace.module, self.x, self.y)
         if "grad" in names:
             found["grad"] = self._full_gradient()
         return found

@@ -13,7 +13,7 @@ from torch.func import functional_call, vmap
 from fedparity.data import Split
 from fedparity.engines.engine import Ids
 from fedparity.engines.evaluation import block_rows
-from fedparity.engines.facts import known_facts, per_example
+from fedparity.engines.facts import known_facts, per_example, right_of
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.lane import (
     Lane,
@@ -100,6 +100,8 @@ class Measuring(Lane):
                 total = totals[name]
                 count = self.n.view(-1, *[1] * (total.dim() - 1))
                 found[name] = (total / count).to(y.dtype)
+        if "right" in names - found.keys():
+            found["right"] = self._right(y, buffers)
         if "grad" in names:
             found["grad"] = self._full_gradient(y, buffers)
         return found
@@ -114,6 +116,18 @@ class Measuring(Lane):
             plain = self.own_sums("train", y, buffers)["loss"] / self.n
             value = torch.where(sizes > 0, value, plain)
         return value.to(y.dtype)
+
+    @torch.no_grad()
+    def _right(self, y: Tensor, buffers: Tensor) -> Tensor:
+        """Return how right each example is, ``[m, longest]``, 0 behind a client's last one."""
+        self.setup.module.eval()
+        right = {"right": right_of(self.setup.task)}
+        found = y.new_zeros(len(self.clients), self.setup.most_examples)
+        for who, start, width in self.blocks(self.data):
+            inputs, target, mask = padded(self.data, self.clients[who], start, width)
+            each = self._measured(y[who], buffers[who], inputs, target, False, right, None)["right"]
+            found[who, start : start + width] = each if mask is None else each * mask
+        return found
 
     def _full_gradient(self, y: Tensor, buffers: Tensor) -> Tensor:
         self.setup.module.eval()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedparity.data import Split
 from fedparity.engines.engine import Ids, Setup
 from fedparity.engines.evaluation import block_rows, losses_block
-from fedparity.engines.facts import per_example
+from fedparity.engines.facts import per_example, right_of
 from fedparity.engines.judging import judged
 from fedparity.learning.device import wide
 from fedparity.method.facts import PerExample
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 COHORT_BLOCK = 1 << 19
 """Input numbers of a block: small, so that a cohort's examples make a block for every worker."""
-LOSSES = frozenset({"loss", "validation_loss"})
+POOLED = frozenset({"loss", "validation_loss", "right"})
 
 
 def poolable(setup: Setup, reads: frozenset[str]) -> bool:
-    """Tell whether some of these facts are means over examples."""
-    return bool(reads & LOSSES or per_example(setup, reads))
+    """Tell whether some of these facts are of single examples, or means over them."""
+    return bool(reads & POOLED or per_example(setup, reads))
 
 
 class AtModules(Protocol):
@@ -57,44 +57,60 @@ def pooled_facts(
         if absent.any():  # a client without validation examples has its training loss
             value = torch.where(absent, _over(setup, "train", down, clients, at_modules), value)
         found["validation_loss"] = value
-    if functions := per_example(setup, reads):
-        found |= _means(setup, functions, down, clients, at_modules)
+    functions = per_example(setup, reads)
+    if "right" in reads:
+        functions["right"] = right_of(setup.task)
+    if functions:
+        each = _each(setup, functions, down, clients, at_modules)
+        if "right" in each:
+            found["right"] = by_client(each.pop("right"), setup, clients).to(down.x.dtype)
+        means = {name: _mean(values, setup, clients) for name, values in each.items()}
+        found |= {name: value.to(down.x.dtype) for name, value in means.items()}
     return found
 
 
-def _means(
+def _each(
     setup: Setup,
     functions: dict[str, PerExample],
     down: Down,
     clients: Ids,
     at_modules: AtModules,
 ) -> dict[str, Tensor]:
-    """Return each client's mean of functions of losses, outputs and targets, ``[m, ...]``."""
+    """Return functions of losses, outputs and targets of every example of the clients, in order."""
     data, task = setup.federation.train, setup.task
-    rows, owner = rows_of_clients(data, clients)
-    width, device = block_rows(data.x, COHORT_BLOCK), down.x.device
-    blocks = torch.split(rows, width)
-    owners = torch.split(torch.from_numpy(owner).to(device), width)
+    rows, _ = rows_of_clients(data, clients)
+    blocks = torch.split(rows, block_rows(data.x, COHORT_BLOCK))
+    own = setup.algorithm.own_facts  # others are made by the task, which takes outputs as they lie
 
     def one(block: int, module: nn.Module) -> dict[str, Tensor]:
         inputs, target = (examples(v, blocks[block]) for v in (data.x, data.y))
         with torch.inference_mode():
-            output = module.eval()(inputs).contiguous()
+            output = module.eval()(inputs)
             losses = task.losses(output, target)
-            each = {name: function(losses, output, target) for name, function in functions.items()}
-            return {name: summed(value, owners[block]) for name, value in each.items()}
-
-    def summed(values: Tensor, owner: Tensor) -> Tensor:
-        sums = torch.zeros(len(clients), *values.shape[1:], dtype=wide(device), device=device)
-        return sums.index_add_(0, owner, values.to(sums.dtype))
+            return {
+                name: function(losses, output.contiguous() if name in own else output, target)
+                for name, function in functions.items()
+            }
 
     found = at_modules(len(blocks), one, down.x, down.buffers)
-    sizes = torch.from_numpy(data.sizes[clients]).to(device)
-    means = {}
-    for name in functions:
-        total = torch.stack([sums[name] for sums in found]).sum(0)
-        means[name] = (total / sizes.view(-1, *[1] * (total.dim() - 1))).to(down.x.dtype)
-    return means
+    return {name: torch.cat([block[name] for block in found]) for name in functions}
+
+
+def _mean(values: Tensor, setup: Setup, clients: Ids) -> Tensor:
+    """Return each client's mean of its examples' values, ``[m, ...]``."""
+    sizes = torch.from_numpy(setup.federation.train.sizes[clients]).to(values.device)
+    return torch.segment_reduce(values.to(wide(values.device)), "mean", lengths=sizes)
+
+
+def by_client(values: Tensor, setup: Setup, clients: Ids) -> Tensor:
+    """Return the examples' values in a row for each client, ``[m, longest]``, 0 behind its last."""
+    sizes, longest = setup.federation.train.sizes[clients], setup.most_examples
+    if (sizes == longest).all():
+        return values.view(len(clients), longest)
+    found = values.new_zeros(len(clients), longest)
+    there = torch.from_numpy(np.arange(longest) < sizes[:, None]).to(values.device)
+    found[there] = values
+    return found
 
 
 def _over(

@@ -75,7 +75,9 @@ class RankCoreFed(TellsLoss):
             "past": s["past"].index_put((ctx.clients, known % self.pool), losses),
             "known": s["known"].index_put((ctx.clients,), known + 1),
         }
-        return self.shares(losses, past, known.clamp_max(self.pool)).to(w.dtype), state
+        told = (losses, past, known.clamp_max(self.pool))
+        each = self.shares(*(values[ctx.listed] for values in told))
+        return torch.zeros_like(w).index_add(0, ctx.listed, each.to(w.dtype)), state
 
     def shares(self, losses: Tensor, past: Tensor, known: Tensor) -> Tensor:
         """Return the weights of these losses after those in the first ``known`` columns of past."""

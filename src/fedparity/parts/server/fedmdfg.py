@@ -128,14 +128,16 @@ class FedMDFG(Part):
         self, deltas: Tensor, w: Tensor, up: Tensors, s: Tensors, ctx: Context
     ) -> tuple[Tensor, Tensors]:
         # Everything is odd in the gradients, so that updates -lr g serve in their place.
-        losses = up["loss"].double()
+        losses, clients = up["loss"].double(), ctx.clients
         expectations, forced = self._expected(losses, s, ctx)
         s = {**s, **expectations, "lengthened": torch.zeros_like(s["lengthened"])}
+        if len(ctx.times):  # who was drawn twice stands there twice
+            deltas, losses, clients = (v[ctx.listed] for v in (deltas, losses, clients))
         lengths = deltas.double().norm(dim=1)
         live = lengths > FLAT * ctx.lr
         if not live.any():
             return torch.zeros_like(deltas[0]), s
-        who, losses, length = ctx.clients[live], losses[live], lengths[live].mean()
+        who, losses, length = clients[live], losses[live], lengths[live].mean()
         rows = deltas[live] * (length / lengths[live])[:, None].to(deltas.dtype)
 
         vectors = [rows]
@@ -172,10 +174,10 @@ class FedMDFG(Part):
         factors = self.factors(not int(s["left"]), float(s["lengthened"]))
         asked = losses_at(factors)
         heard = torch.isin(s["who"], asked.clients)
-        known = torch.isin(asked.clients, s["who"])
         if not heard.any():
             return direction, s
-        before, after = s["before"][heard][:, None], asked.values[known].double()
+        rows = torch.searchsorted(asked.clients, s["who"][heard])
+        before, after = s["before"][heard][:, None], asked.values[rows].double()
         promised = (s["rows"][heard] @ direction).double()[:, None] / ctx.lr
         gamma = torch.tensor(factors, dtype=torch.float64)
         accepted = (before - after >= ARMIJO * gamma * promised).all(0)

@@ -56,10 +56,10 @@ class AAggFF(TellsLoss):
     it, and keeps a number a client (``ftrl``) or a matrix of clients by clients (``newton``). The
     weights depend on the ratios of the losses alone. The paper's Newton form knows no absent
     clients; here their response is the mean one, and where the mixture leaves nothing to those who
-    answer they count alike. The public code differs from the paper in three
-    places, in which we follow the paper: its normal function falls with the loss and leaves [0, 1],
-    its Newton step drops the term in :math:`p_s`, and its estimate leaves out :math:`\bar r` for
-    those who answer.
+    answer they count alike. Who was drawn twice is averaged twice; its share of the mixture moves
+    once. The public code differs from the paper in three places, in which we follow the paper: its
+    normal function falls with the loss and leaves [0, 1], its Newton step drops the term in
+    :math:`p_s`, and its estimate leaves out :math:`\bar r` for those who answer.
 
     Examples
     --------
@@ -102,9 +102,9 @@ class AAggFF(TellsLoss):
             state = _newton_step(s, everyone)
         else:
             state = _ftrl_step(s, everyone, mean, share)
-        mine = state["mixture"][ctx.clients]
+        mine = ctx.drawn * state["mixture"][ctx.clients]
         if float(mine.sum()) < NOTHING:
-            mine = torch.ones_like(mine)
+            mine = ctx.drawn.double()
         return (mine / mine.sum()).to(w.dtype), state
 
     def response(self, losses: Tensor) -> Tensor:

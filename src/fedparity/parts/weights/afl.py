@@ -38,7 +38,8 @@ class AFL(TellsLoss):
     Sent up: one float more than FedAvg, the training loss before local training. The server learns
     each client's loss. The paper asks every client every round; with partial participation only the
     weights of those who answer move, keeping their total mass, and they are aggregated with their
-    share of it. Buffers, such as BatchNorm's statistics, are those of the last model in any case.
+    share of it. Who was drawn twice is aggregated twice; its weight moves once. Buffers, such as
+    BatchNorm's statistics, are those of the last model in any case.
 
     Examples
     --------
@@ -88,7 +89,7 @@ class AFL(TellsLoss):
             # The model of this round is not known yet: the last one joins those before it.
             past = s["past"] if s["rounds"] == 0 else self.serve(ctx.x, s).x
             state |= {"past": past, "rounds": s["rounds"] + 1}
-        used = old if self.order == "model_first" else new
+        used = ctx.drawn * (old if self.order == "model_first" else new)
         if float(used.sum()) == 0:
             return w, state
         return (used / used.sum()).to(w.dtype), state

@@ -80,8 +80,9 @@ class FedDisco(Part):
         return Finish(delta, {"counts": c.label_counts})
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
-        d = self.discrepancy(up["counts"].double())
-        return self.lowered(w, d.to(w.dtype)), s
+        d = self.discrepancy(up["counts"].double()[ctx.listed])
+        each = self.lowered((w / ctx.drawn)[ctx.listed], d.to(w.dtype))
+        return torch.zeros_like(w).index_add(0, ctx.listed, each), s
 
     def discrepancy(self, counts: Tensor) -> Tensor:
         """Return ``d_k`` of these label counts ``[m, C]``."""

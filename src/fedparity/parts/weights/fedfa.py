@@ -39,7 +39,8 @@ class FedFa(Part):
     Notes
     -----
     Sent up: one float more than FedAvg, the accuracy on training examples before local training.
-    The server learns it; how often a client took part, this round included, it knows. The paper's
+    The server learns it; in how many rounds a client took part, this one included, it knows, and
+    who was drawn twice stands in the sums twice. The paper's
     momentum on clients is the solver's: ``momentum=0.9``. 1e-6 is added inside both logarithms, and
     a client that answers alone has the weight 1. The paper was not at hand: formulas are those of
     public code, of which one normalises the accuracies in place of their information.
@@ -85,8 +86,9 @@ class FedFa(Part):
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
         counts = s["counts"].index_add(0, ctx.clients, torch.ones_like(ctx.clients))
-        a = self.information(up["accuracy"], counts[ctx.clients])
-        return a.to(w.dtype), {**s, "counts": counts}
+        each = self.information(up["accuracy"][ctx.listed], counts[ctx.clients][ctx.listed])
+        a = torch.zeros_like(w).index_add(0, ctx.listed, each.to(w.dtype))
+        return a, {**s, "counts": counts}
 
     def step(
         self, direction: Tensor, up: Tensors, s: Tensors, ctx: Context
