@@ -125,7 +125,7 @@ class Measuring(Lane):
         found = y.new_zeros(len(self.clients), self.setup.most_examples)
         for who, start, width in self.blocks(self.data):
             inputs, target, mask = padded(self.data, self.clients[who], start, width)
-            each = self._measured(y[who], buffers[who], inputs, target, False, right, None)["right"]
+            each = self._of_block(y[who], buffers[who], inputs, target, False, right, None)["right"]
             found[who, start : start + width] = each if mask is None else each * mask
         return found
 
