@@ -1,8 +1,11 @@
 """The client side of an exchange: one pure function of a message, told in the order it happens.
 
-It is written for a *lane*: one client (the loop engine, a Flower node) or a stack of clients with
-one more leading dimension (the vmap engine). A lane offers two verbs, ``measure`` and ``descend``;
-training, probes, losses at points, further tracks and personal models are uses of the two.
+It is written for a *lane*: one client (the loop engine, a Flower node) or a stack of ``m`` clients
+with one more leading dimension (the vmap engine). A lane offers two verbs, ``measure`` and
+``descend``; training, probes, losses at points, further tracks and personal models are uses of the
+two. All functions run on the thread of the worker that has the lane, and write to no tensor that
+they are given. In all signatures ``buffers`` is ``[b]`` or ``[m, b]``, and ``state`` holds, by part
+and name, ``[...]`` or ``[m, ...]``.
 """
 
 from __future__ import annotations
@@ -72,7 +75,10 @@ def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
 
 
 def losses(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
-    """Measure training losses at ``x``, or at points along a direction from it."""
+    """Measure training losses at ``x``, or at ``T`` points along a direction from it.
+
+    They are reported as ``[1]`` or ``[T]``, of a stack ``[m, 1]`` or ``[m, T]``.
+    """
     told, x = down.shared.get(SERVER, {}), down.x
     points = [x + f * told["direction"] for f in told["factors"]] if told else [x]
     wanted = frozenset({"loss"})
@@ -90,7 +96,7 @@ def losses(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
 
 
 def personal(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Own:
-    """Return what each client of the lane would really use, part after part."""
+    """Return the model that each client of the lane would really use, part after part."""
     tree, x, shares = _tree(lane, down, state), lane.spread(down.x), None
     for part in lane.algorithm.parts:
         if part.tuning:
@@ -105,7 +111,7 @@ def personal(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Own:
 
 
 def _hook(lane: Lane, part: Part, hook: str, down: Down) -> Callable[[Tree, Tensor], Any]:
-    """Return a hook of one client's parameters as a function of what is known of it."""
+    """Return a hook that changes one client's parameters ``[d]``, as a function of its tree."""
     rule = Rule({}, lane.layout, down, lane.progress, {})
     return lambda tree, x: getattr(part, hook)(x, rule.view(part, hook, tree))
 
@@ -127,7 +133,10 @@ def _tree(lane: Lane, down: Down, state: Named) -> Tree:
 
 
 def _begin(lane: Lane, down: Down, state: Named) -> tuple[Tree, Tensor]:
-    """Return what is known before the first step, and where the shared track starts."""
+    """Return what is known before the first step, and the start of the shared track.
+
+    That is ``[d]``, or ``[m, d]``.
+    """
     tree, start = _tree(lane, down, state), lane.spread(down.x)
     if lane.algorithm.having("start"):
 
@@ -246,7 +255,7 @@ def _sealed(
     delta: Tensor | None = None,
     buffers: Tensor | None = None,
 ) -> Reply:
-    """Return what leaves one client, after every boundary."""
+    """Return what leaves one client, after every boundary: update ``[d]``, buffers ``[b]``."""
     none = down.x[:0]
     reply = Reply(none if delta is None else delta, none if buffers is None else buffers, reports)
     for part, c in _views(lane, "seal", tree, down, kinds=lane.algorithm.declared):

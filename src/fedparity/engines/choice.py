@@ -1,4 +1,8 @@
-"""The choice of an engine: a fixed rule on model, batch and cohort, never a timing."""
+"""The choice of an engine: a fixed rule on model, batch and cohort, never a timing.
+
+It runs on the calling thread before the first round. Trials of the model overwrite the mode of the
+setup's module, and its buffers for a moment; parameters and torch's generator stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +121,7 @@ def falls_back(setup: Setup) -> bool:
 
 
 def _stacked(setup: Setup) -> None:
-    """Compute the outputs of a stack of two clients."""
+    """Compute the outputs ``[2, B, ...]`` of a stack of two clients, to see whether torch can."""
     layout, module, inputs = setup.layout, setup.module, _two_examples(setup)
     x, buffers = layout.read(module)
 
@@ -144,6 +148,7 @@ def draws_random_numbers(setup: Setup) -> bool:
 
 
 def _two_examples(setup: Setup) -> Tensor:
+    """Return the inputs of two training examples, ``[2, ...]``; of one, twice."""
     x = setup.federation.train.x
     return x[:2] if len(x) > 1 else x.expand(2, *x.shape[1:])
 

@@ -25,7 +25,11 @@ SPLITS = ("train", "validation", "test")
 
 
 class DeviceEngine(Engine):
-    """An engine whose tensors are on a device, behind a door whose tensors are on the host."""
+    """An engine whose tensors are on a device, behind a door whose tensors are on the host.
+
+    Shapes are those of :class:`~fedparity.engines.engine.Engine`. Everything runs on the calling
+    thread, which waits for the device; what is given is copied there and never written to.
+    """
 
     def __init__(self, setup: Setup, make: Callable[[Setup], Engine]) -> None:
         super().__init__(setup)
@@ -143,7 +147,7 @@ def _moved(module: nn.Module, device: torch.device) -> nn.Module:
 
 
 def home(tensor: Tensor) -> Tensor:
-    """Return a tensor on the host."""
+    """Return a tensor on the host, of the same shape."""
     return tensor.cpu()
 
 

@@ -1,4 +1,8 @@
-"""What every engine works on."""
+"""What every engine works on (`Setup`), and what a run asks of it (`Engine`).
+
+Shapes: ``d`` parameters, ``b`` numbers in buffers, ``m`` clients of an exchange, ``K`` of the
+federation, ``B`` examples of a batch, ``N`` of a split.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,11 @@ FILLS_A_CORE = 1_000_000
 
 @dataclass(frozen=True)
 class Setup:
-    """A federation, a task and an algorithm, ready to be computed."""
+    """A federation, a task and an algorithm, ready to be computed.
+
+    All threads read it. ``module`` alone may be overwritten: it belongs to one worker, and the
+    engines give every other worker a copy.
+    """
 
     federation: Federation
     task: Task
@@ -54,7 +62,7 @@ class Setup:
     rounds: int
     """Rounds of the whole run."""
     lstar: Tensor | None = None
-    """The best loss of every client alone, ``[K]``."""
+    """L* of every client, ``[K]``."""
     local_buffers: bool = False
     """Whether buffers stay on the clients."""
     places: Ids | None = None
@@ -73,12 +81,12 @@ class Setup:
         return cores() if self.device == "cpu" else 1
 
     def lengths(self, clients: Ids) -> Ids:
-        """Return the local steps of these clients; one where a part makes the update itself."""
+        """Return the local steps of these clients, ``[m]``; 1 where a part makes the update."""
         return self._lengths[clients]
 
     @cached_property
     def tuned(self) -> Setup:
-        """The same, for local training at an evaluation."""
+        """The same setup with the local steps that a part asks for at an evaluation."""
         steps = self.algorithm.tuning
         if not steps:
             return self
@@ -106,7 +114,7 @@ class Setup:
         return down.round / self.rounds
 
     def seeds(self, down: Down, clients: Ids, purpose: str) -> Keys:
-        """Return the clients' seeds of a round."""
+        """Return the seeds ``[m]`` of these clients in the round of ``down``, for one purpose."""
         places = clients if self.places is None else self.places[clients]
         return seeds_for(self.seed, purpose, down.round, places)
 
@@ -117,13 +125,17 @@ def batches_of(down: Down) -> str:
 
 
 def fills_a_core(setup: Setup) -> bool:
-    """Tell whether a step of a middling client is worth a core of its own."""
+    """Tell whether one step of the client of median size keeps a core busy by itself."""
     batch = setup.solver.batch or int(np.median(setup.federation.train.sizes))
     return setup.layout.size * batch >= FILLS_A_CORE
 
 
 class Engine:
-    """Computes the client side of an exchange for a cohort."""
+    """Computes the client side of an exchange for ``m`` clients, on the workers that it holds.
+
+    The thread that calls is one of the workers. An engine may overwrite the models of its workers,
+    and no tensor that it is given.
+    """
 
     name = "engine"
 
@@ -131,20 +143,24 @@ class Engine:
         self.setup = setup
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
-        """Return the stacked answers of ``clients``, whose states and buffers are stacked alike.
+        """Return the answers of ``clients``, whose ids ascend: every tensor is ``[m, ...]``.
 
-        Their ids ascend.
+        ``buffers`` are ``[b]`` for all or ``[m, b]``; ``states`` are ``[m, ...]``, by part.
         """
         raise NotImplementedError
 
     def personal(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Own:
-        """Return what each client would really use; buffers are of all, or a row a client."""
+        """Return the model that each client would really use.
+
+        These are parameters ``[m, d]``, or ``[m, M, d]`` with shares ``[m, M]`` where a client
+        mixes predictions, and buffers ``[m, b]``; what is given has the shapes of :meth:`ask`.
+        """
         raise NotImplementedError
 
     def evaluate_each(
         self, x: Tensor, buffers: Tensor, split: Split, outputs: bool = False
     ) -> dict[str, Tensor]:
-        """Return loss and metrics of every example of a split at the shared parameters.
+        """Return loss and metrics ``[N]`` of every example at the shared parameters ``x [d]``.
 
         With ``outputs`` also what the model says of each: see
         :func:`~fedparity.engines.evaluation.evaluate_block`.
@@ -160,19 +176,23 @@ class Engine:
     def at_modules(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
     ) -> list[T]:
-        """Return ``one(piece, module)`` of every piece of work, with the module so set."""
+        """Return ``one(piece, module)`` of every piece of work, in the order of the pieces.
+
+        Each call is on some worker, whose own module stands at ``x [d]`` and ``buffers [b]``; it is
+        overwritten with them, and nobody else uses it during the call.
+        """
         raise NotImplementedError
 
     def evaluate_each_own(self, split: Split, clients: Ids, own: Own) -> dict[str, Tensor]:
-        """Return loss, metrics and outputs of every example, as each client would really use.
+        """Return loss, metrics ``[N]`` and outputs ``[N, ...]`` at the clients' own models.
 
-        The examples of these clients stand one client after another.
+        The examples of these clients stand one client after another, each at its row of ``own``.
         """
         places = [row for row, client in enumerate(clients) if split.sizes[client]]
         return joined([self._evaluate_one(*split.aligned(int(clients[r])), own, r) for r in places])
 
     def _evaluate_one(self, x: Tensor, y: Tensor, own: Own, row: int) -> dict[str, Tensor]:
-        """Return loss, metrics and outputs of the examples of the client in a row."""
+        """Return the same of one client's examples, at this row of ``own``."""
         task, parameters, buffers = self.setup.task, own.parameters[row], own.buffers[row]
         if own.shares is None:
             return self.at_modules(
@@ -187,11 +207,14 @@ class Engine:
     def evaluate_own(
         self, split: str, clients: Ids, own: Own
     ) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-        """Return loss and metrics of every client with what it would really use."""
+        """Return the mean loss and metrics ``[m]`` of clients at their own models, by name.
+
+        ``split`` is its name; a client without an example has NaN.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give back what the engine holds."""
+        """End the engine's threads."""
 
 
 def altered(layer: nn.Module) -> bool:
@@ -202,12 +225,12 @@ def altered(layer: nn.Module) -> bool:
 
 
 def rows_of(tree: Mapping[str, Tensors], rows: Tensor | slice | int) -> Named:
-    """Return the given rows of every tensor of a tree."""
+    """Return the given rows of every tensor ``[m, ...]``; a slice gives views, not copies."""
     return {part: {k: v[rows] for k, v in tensors.items()} for part, tensors in tree.items()}
 
 
 def join(trees: list[Named], stack: bool) -> Named:
-    """Join the same tree of several lanes along the client dimension."""
+    """Join the tensors of several lanes along the clients: ``stack`` adds that dimension."""
     together = torch.stack if stack else torch.cat
     return {
         part: {key: together([tree[part][key] for tree in trees]) for key in tensors}
@@ -219,7 +242,8 @@ def join(trees: list[Named], stack: bool) -> Named:
 def intraop(threads: int) -> Iterator[None]:
     """Run with this many threads inside an operation, and put the old number back.
 
-    Numpy's number is the whole process's: of runs side by side the first has a say.
+    In torch the number is the calling thread's own. In numpy and scipy it is the whole process's:
+    of runs side by side in one process, the first to come sets it.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)

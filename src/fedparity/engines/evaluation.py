@@ -1,4 +1,8 @@
-"""Loss and metrics of the shared model on all clients: one batched pass, summed by client."""
+"""Loss, metrics and outputs of examples at a model, block by block, and their means a client.
+
+Any worker may call these functions, each with a model of its own: they put it into eval mode and
+write to nothing else.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +34,12 @@ def mixes_examples(module: nn.Module) -> bool:
 
 
 def block_rows(x: Tensor, numbers: int = EVALUATION_BLOCK, most: int = 8192) -> int:
-    """Return how many of these examples make a block of so many input numbers."""
+    """Return how many of the examples ``x [N, ...]`` make a block of so many input numbers."""
     return max(64, min(most, numbers // max(1, x[0].numel())))
 
 
 def blocks(x: Tensor) -> list[slice]:
-    """Return the rows of a pass, block after block."""
+    """Return the rows of a pass over ``x [N, ...]``, block after block."""
     rows = block_rows(x) if len(x) else 1
     return [slice(start, start + rows) for start in range(0, len(x), rows)]
 
@@ -53,14 +57,14 @@ def evaluate_block(
 
 
 def evaluated(task: Task, output: Tensor, y: Tensor, outputs: bool = False) -> dict[str, Tensor]:
-    """Return what :func:`evaluate_block` does, given the model's output."""
+    """Return what :func:`evaluate_block` does, given the model's output ``[B, ...]``."""
     found = {"loss": task.losses(output, y), **task.metrics(output, y)}
     return {**found, OUTPUT: task.predictions(output.to(wide(output.device)))} if outputs else found
 
 
 @torch.inference_mode()
 def outputs_of(module: nn.Module, x: Tensor) -> Tensor:
-    """Return the model's output on every example, block after block."""
+    """Return the model's output on every example, ``[N, ...]``, block after block."""
     module.eval()
     return torch.cat([module(x[rows]) for rows in blocks(x)])
 
@@ -86,12 +90,12 @@ def evaluate_each(
 
 
 def joined(found: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the values of several blocks as one."""
+    """Return the values ``[B, ...]`` of several blocks as one, ``[N, ...]``."""
     return {key: torch.cat([block[key] for block in found]) for key in found[0]} if found else {}
 
 
 def by_client(values: dict[str, Tensor], split: Split) -> Values:
-    """Return the mean of every value a client; NaN where a client has no example."""
+    """Return the mean ``[K]`` of every value ``[N]`` a client; NaN where one has no example."""
     sizes, owner = split.sizes, split.owner.numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
         return {
@@ -103,14 +107,14 @@ def by_client(values: dict[str, Tensor], split: Split) -> Values:
 def of_clients(
     metrics: Sequence[Metric], output: Tensor, split: Split, clients: Sequence[int] | None = None
 ) -> Values:
-    """Return the metrics that need all outputs of a client at once; NaN where there are none.
+    """Return the metrics ``[K]`` that need all outputs of a client; NaN where there are none.
 
     Parameters
     ----------
     metrics
         The metrics.
     output
-        What the model says of the examples, client after client.
+        What the model says of the examples, client after client, ``[N, ...]``.
     split
         Where the examples are.
     clients

@@ -1,4 +1,7 @@
-"""Facts that are known without the model, and those that are means over single examples."""
+"""Facts that are known without the model, and those that are means over single examples.
+
+Workers call these functions; they write to nothing but the mode of the model that they are given.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from fedparity.method.facts import PerExample
 
 
 def known_facts(setup: Setup, clients: int | Ids, names: frozenset[str]) -> dict[str, Tensor]:
-    """Return what does not depend on the parameters, of one client or of several, ``[m, ...]``."""
+    """Return the facts that no parameters change: of one client ``[...]``, of some ``[m, ...]``."""
     rows = torch.from_numpy(clients) if isinstance(clients, np.ndarray) else clients
     found: dict[str, Tensor] = {}
     if "lstar" in names:
@@ -27,7 +30,7 @@ def known_facts(setup: Setup, clients: int | Ids, names: frozenset[str]) -> dict
 
 
 def known_lstar(setup: Setup) -> Tensor:
-    """Return every client's L*, or say that nobody computed it."""
+    """Return every client's L*, ``[K]``, or say that nobody computed it."""
     if setup.lstar is None:
         raise FedparityError(
             "a part reads c.lstar, but L* was not computed: lstar must not be 'none'"
@@ -61,7 +64,10 @@ def right_examples(setup: Setup, module: nn.Module, x: Tensor, y: Tensor) -> Ten
 def example_means(
     task: Task, module: nn.Module, x: Tensor, y: Tensor, functions: dict[str, PerExample]
 ) -> dict[str, Tensor]:
-    """Return the mean over examples of each function of losses, outputs and targets."""
+    """Return the mean over one client's examples of each function of losses, outputs and targets.
+
+    ``module`` is put into eval mode. Sums are in float64 where the device has it.
+    """
     module.eval()
     kept = wide(x.device)
     sums = dict.fromkeys(functions, torch.zeros((), dtype=kept, device=x.device))

@@ -23,7 +23,7 @@ def fitted(federation: Federation, module: nn.Module, dtype: torch.dtype) -> Fed
 
 @torch.no_grad()
 def takes(module: nn.Module, inputs: Tensor) -> bool:
-    """Tell whether a model computes anything of these inputs."""
+    """Tell whether a model computes anything of inputs ``[B, ...]``; it is put into eval mode."""
     try:
         module.eval()(inputs)
     except (RuntimeError, ValueError, TypeError, IndexError):

@@ -1,4 +1,7 @@
-"""Losses as an algorithm wants them reported: the task's, unless a part judges otherwise."""
+"""Losses as an algorithm wants them reported: the task's, unless a part judges otherwise.
+
+Any worker may call these functions with a model of its own; they write to nothing but its mode.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ def judged(setup: Setup, module: nn.Module, x: Tensor, y: Tensor, down: Down) ->
 
 
 def judged_block(setup: Setup, module: nn.Module, x: Tensor, y: Tensor, down: Down) -> Tensor:
-    """Return the loss of every example of a block; gradients can be taken of it."""
+    """Return the loss of every example of a block, ``[B]``, recorded so that it has a gradient.
+
+    ``module`` is in the mode that the caller has put it into.
+    """
     output = module(x)
     plain = setup.task.losses(output, y)
 

@@ -1,7 +1,11 @@
 """The local loop: the only one there is, over what each kind of lane computes.
 
-A lane stands at parameters of its own, which plain steps change where they lie. Steps of another
-rule, or with corrections that the lane cannot fuse into its own step, go over one vector a client.
+A lane keeps parameters of its own, slot by slot of the layout, and *plain* steps overwrite them in
+place. Steps of another solver, or with corrections that a lane cannot make part of its own step, go
+over vectors ``[d]``, of a stack ``[m, d]``, and make a new one at every step (:class:`Walk`).
+
+A lane belongs to one worker, on whose thread its methods are called. Only the blocks of a full
+batch may be handed to other workers, each of which writes to its own copy of the model alone.
 """
 
 from __future__ import annotations
@@ -30,9 +34,11 @@ Pieces = tuple[Tensor, ...]
 def gradient_of(
     losses: Tensor, parameters: Pieces, weights: Tensor | None = None, retain_graph: bool = False
 ) -> Pieces:
-    """Return the gradient of the weighted sum of losses; zeros for parameters it does not reach.
+    """Return the gradient of the weighted sum of losses, a new tensor for each parameter.
 
-    ``weights`` has the shape of ``losses``; without it ``losses`` is one number.
+    It is zero for a parameter that the losses do not depend on. ``weights`` has the shape of
+    ``losses``; without it ``losses`` is one number. The recorded graph is freed, unless
+    ``retain_graph``.
     """
     return torch.autograd.grad(
         losses, parameters, weights, retain_graph=retain_graph, materialize_grads=True
@@ -47,10 +53,10 @@ def take_step(
     keep: float = 1.0,
     over_gradient: bool = False,
 ) -> Pieces:
-    """Take the step ``keep * y - lr * gradient`` and return where it leads.
+    """Return ``keep * y - lr * gradient``, slot by slot.
 
-    The result is written over the parameters, or over the gradient, which must then be the
-    caller's own.
+    The result overwrites the parameters or, with ``over_gradient``, the gradient, of which the
+    caller must then be the only user.
     """
     if not over_gradient:
         if keep != 1.0:
@@ -66,17 +72,36 @@ def take_step(
 
 
 Tree = Mapping[str, Any]
-"""The tensors of one client, or of a stack, by what they are: each, state, facts, points, n, ..."""
+"""What is known of a client, ``[...]``, or of a stack, ``[m, ...]``: each, state, facts, n, ..."""
 Batch = Mapping[str, Any]
-"""In ``loss``: inputs, share, predict and augment of :class:`~fedparity.method.client.Client`."""
+"""What ``loss`` sees of a batch: the inputs, share, predict and augment of its ``Client``."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The steps of one track.
+    """What the steps of one track are made of: the parts' hooks, and what these see.
 
-    ``acting`` are the parts whose hooks act on this track, by hook; ``wants`` are the facts of the
-    steps that are asked for.
+    The hooks are called with the tensors of one client, which they do not write to; a stack lifts
+    them (:meth:`Lane.lift`).
+
+    Parameters
+    ----------
+    acting
+        The parts whose hooks act on this track, by hook.
+    layout
+        Where the layers are in the vector ``[d]``.
+    down
+        The message that the lane answers.
+    progress
+        Share of the run's rounds that is done.
+    tree
+        What is known of the lane's clients.
+    wants
+        The facts of the steps that are asked for.
+    track
+        The name of the track.
+    corrects
+        Whether parts change the gradient.
     """
 
     acting: Mapping[str, list[Part]]
@@ -87,7 +112,6 @@ class Rule:
     wants: frozenset[str] = frozenset()
     track: str = SHARED
     corrects: bool = True
-    """Whether parts change the gradient."""
 
     @property
     def lr(self) -> float:
@@ -155,50 +179,53 @@ class Rule:
         return g
 
     def point(self, tree: Tree, y: Tensor, shared: Tensor, step: int) -> Tensor:
-        """Return where the gradient of a step of a part's own track is taken."""
+        """Return where ``[d]`` a step of a part's own track takes its gradient, from ``y [d]``."""
         for part in self.having("look"):
             y = part.look(y, shared, self.view(part, "look", tree, step=step))
         return y
 
 
 class Beside(NamedTuple):
-    """A track that goes side by side with the shared one."""
+    """A track that takes its steps side by side with the shared one, from ``start``."""
 
     start: Tensor
     rule: Rule
 
 
 class End(NamedTuple):
-    """Where local training has led."""
+    """What a lane has after its local steps."""
 
     delta: Tensor
-    """How far, ``[d]`` or ``[m, d]``; empty of a track that is not the shared one."""
+    """The update, ``[d]`` or ``[m, d]``; empty of a track that is not the shared one."""
     parameters: Callable[[], Tensor]
-    """Where to; made when somebody asks, for it is as large as the update. Until then the lane must
-    not descend again."""
+    """Returns the parameters after the last step, ``[d]`` or ``[m, d]``. It makes a copy as large
+    as the update, so call it only where they are needed, and before the lane descends again."""
     buffers: Tensor
+    """``[b]`` or ``[m, b]``."""
     met: dict[str, Tensor]
     """The facts of the steps that the rule wants."""
     beside: Sequence[Tensor] = ()
-    """Where the tracks that went side by side with it have led, ``[d]`` or ``[m, d]`` each."""
+    """The last parameters of the tracks side by side with it, ``[d]`` or ``[m, d]`` each."""
 
 
 GRADIENTS = frozenset({"first_grad", "last_second"})
-"""Facts of the steps that fused steps, which store no gradient, do not meet."""
+"""Facts that need a stored gradient, which plain steps do not always store."""
 IDENTITY = Affine()
 
 
 class BySlot(NamedTuple):
-    """The correction of a gradient that is there slot by slot."""
+    """A correction of the gradient that is made slot by slot."""
 
     change: Callable[[Pieces], Pieces]
-    """``[m, *shape]`` each, which are the caller's own, to the same."""
+    """From a gradient ``[m, *shape]`` a slot to another; it may overwrite the one it is given."""
 
 
 class Lane(ABC):
-    """One client, or a stack of clients, ready to compute; runs on the worker that has it.
+    """One client, or a stack of ``m`` clients, ready to compute.
 
-    The shapes are of one client; a stack has one more leading dimension ``m``.
+    It runs on the thread of the worker that made it. It overwrites that worker's model and its own
+    parameters, and nothing that it is given. Shapes are of one client; those of a stack have one
+    more leading dimension ``m``.
     """
 
     setup: Setup
@@ -221,11 +248,14 @@ class Lane(ABC):
 
     @abstractmethod
     def spread(self, x: Tensor) -> Tensor:
-        """Return ``x [d]`` for every client, ``[d]`` or ``[m, d]``; nobody may write to it."""
+        """Return ``x [d]`` for every client, ``[d]`` or ``[m, d]``: a view, never written to."""
 
     @abstractmethod
     def measure(self, y: Tensor, buffers: Tensor, names: frozenset[str]) -> dict[str, Tensor]:
-        """Measure facts at the parameters ``y``, ``[d]`` or ``[m, d]``, of each client."""
+        """Measure facts of each client at the parameters ``y``, ``[d]`` or ``[m, d]``, and buffers.
+
+        Overwrites the worker's model or puts it into eval mode; a ``descend`` begins anew.
+        """
 
     def descend(
         self,
@@ -235,9 +265,10 @@ class Lane(ABC):
         steps: int | None = None,
         beside: Sequence[Beside] = (),
     ) -> End:
-        """Take local steps from ``start``, ``[d]`` or ``[m, d]``, which is not written to.
+        """Take local steps from ``start``, ``[d]`` or ``[m, d]``, and ``buffers``.
 
-        The tracks ``beside`` take theirs step by step with it.
+        Neither is written to. Without ``steps`` each client takes those of the round. The tracks
+        ``beside`` take theirs step by step with it.
         """
         trains = self.setup.algorithm.trains
         count = (self.longest if trains else 0) if steps is None else steps
@@ -256,7 +287,7 @@ class Lane(ABC):
         return End(delta, self.stand, self.end(), met)
 
     def _plain(self, rule: Rule) -> Affine | BySlot | None:
-        """Return the correction that plain steps make, or None if they cannot make this one."""
+        """Return the rule's correction as plain steps make it, or None if they cannot."""
         if not self.solver.plain or "last_second" in rule.wants:
             return None
         correction = self.fused(rule)
@@ -264,7 +295,7 @@ class Lane(ABC):
         return correction if stores or not rule.wants & GRADIENTS else None
 
     def _general(self, start: Tensor, rule: Rule, count: int, beside: Sequence[Beside]) -> End:
-        """Take steps of any solver, corrected by the parts' ``grad``."""
+        """Take steps of any solver over vectors, corrected by the parts' ``grad``."""
         walk, others = Walk(self, start, rule), [Walk(self, *one) for one in beside]
         met = {"first": start}
         for step in range(count):
@@ -281,45 +312,49 @@ class Lane(ABC):
         return End(delta, lambda: walk.y, self.end(), wanted, [other.y for other in others])
 
     def corrected(self, rule: Rule, g: Tensor, second: Tensor, y: Tensor, step: int) -> Tensor:
-        """Return the gradient as the parts correct it."""
+        """Return the gradient ``[d]`` or ``[m, d]`` as the parts correct it."""
         lifted = self.lift(lambda tree, g, second, y: rule.gradient(tree, g, second, y, step))
         found: Tensor = lifted(rule.tree, g, second, y)
         return found
 
     @abstractmethod
     def lift(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function of one client's tensors as a function of the lane's."""
+        """Return a function of one client's tensors as one of the lane's, ``[m, ...]``."""
 
     @abstractmethod
     def begin(self, y: Tensor, buffers: Tensor) -> None:
-        """Stand at these parameters and buffers, which stay as they are."""
+        """Set the lane's parameters and buffers to these; they are copied before a step writes."""
 
     @abstractmethod
     def fused(self, rule: Rule) -> Affine | BySlot | None:
-        """Return the corrections of a rule as the one that plain steps make, or None."""
+        """Return the corrections of a rule as one that plain steps can make, or None."""
 
     @abstractmethod
     def plain_step(self, step: int, rule: Rule, correction: Affine | BySlot) -> None:
-        """Take the step ``y - lr * (scale * g + pull * y + shift)`` from where the lane stands.
+        """Take a step that overwrites the lane's parameters ``y``, slot by slot.
 
-        Or ``y - lr * change(g)``. A client that has done its steps stays.
+        It leads to ``y - lr * (scale * g + pull * y + shift)``, or to ``y - lr * change(g)``. A
+        client that has done all its steps is not moved.
         """
 
     def first_gradient(self) -> Tensor:
-        """Return the gradient of the first plain step, if it was corrected slot by slot."""
+        """Return the first plain step's gradient ``[m, d]``, if it was corrected slot by slot."""
         raise NotImplementedError
 
     @abstractmethod
     def stand(self) -> Tensor:
-        """Return where the lane stands after plain steps, a copy."""
+        """Return a copy of the lane's parameters after plain steps, ``[d]`` or ``[m, d]``."""
 
     @abstractmethod
     def update(self) -> Tensor:
-        """Return how far plain steps have led from where they began."""
+        """Return what plain steps have added to the start, ``[d]`` or ``[m, d]``."""
 
     @abstractmethod
     def gradient(self, y: Tensor, step: int, rule: Rule) -> tuple[Tensor, Tensor]:
-        """Return the batch gradient at ``y`` and that of ``second`` (empty if there is none)."""
+        """Return two gradients at ``y [d]`` or ``[m, d]``, on the batch of a step.
+
+        The second is that of the hook ``second``; its last dimension is 0 if there is none.
+        """
 
     @abstractmethod
     def running(self, step: int) -> Tensor | None:
@@ -327,11 +362,14 @@ class Lane(ABC):
 
     @abstractmethod
     def end(self) -> Tensor:
-        """Return the buffers after training."""
+        """Return the buffers after training, ``[b]`` or ``[m, b]``."""
 
 
 class Walk:
-    """One track's way through steps of any solver, over one vector a client."""
+    """One track's steps by any solver, over vectors ``y``, ``[d]`` or ``[m, d]``.
+
+    Every step makes new tensors and writes to none, so that ``y`` may be kept.
+    """
 
     def __init__(self, lane: Lane, start: Tensor, rule: Rule) -> None:
         self.lane, self.rule, self.y = lane, rule, start
@@ -339,9 +377,10 @@ class Walk:
         self._slots = lane.solver.slots(start)
 
     def step(self, step: int, shared: Tensor | None = None) -> Tensor:
-        """Take a step and return its gradient, before any part has changed it.
+        """Take a step and return its gradient, ``[d]`` or ``[m, d]``, before a part changes it.
 
-        ``shared`` is where the track stands that this one goes side by side with, if any.
+        ``shared`` are the parameters of the shared track before the same step, where this one goes
+        side by side with it.
         """
         lane, rule, y = self.lane, self.rule, self.y
         point = y

@@ -15,6 +15,11 @@ which torch also brings and uses for convolutions, takes AVX-512: half the time 
 servers compute registers of that width in one piece. It has no batched product of float32 in torch,
 and a call costs ten microseconds, so only large products go to it, client by client. Which those
 are depends on their shape and on the processor, never on a clock: a run can be repeated to the bit.
+
+Shapes: ``m`` clients of a stack, ``B`` examples, ``i`` inputs and ``o`` outputs of a layer. All of
+this runs on the thread of the worker that calls, and a chain keeps nothing between two calls, so
+workers may share one. Only :meth:`Chain.step` with ``in_place`` and :func:`plus_product` write to a
+tensor that they are given.
 """
 
 from __future__ import annotations
@@ -50,7 +55,11 @@ NARROW = 64
 
 
 class Chain:
-    """The layers of a model that is a chain, for a stack of clients."""
+    """The layers of a model that is a chain, for a stack of ``m`` clients.
+
+    Inputs are ``[m, B, ...]``, targets ``[m, B, ...]``, and parameters come slot by slot of the
+    layout, ``[m, o, i]`` of a weight and ``[m, o]`` of a bias.
+    """
 
     def __init__(self, layers: list[nn.Module], slope: Slope, as_it_lies: bool = False) -> None:
         self.layers, self.slope, self.as_it_lies = layers, slope, as_it_lies
@@ -96,10 +105,10 @@ class Chain:
         in_place: bool = True,
         keep: float = 1.0,
     ) -> Pieces:
-        """Take the step ``keep * y - lr * gradient`` without storing the gradient.
+        """Return ``keep * y - lr * gradient`` by slot, without storing the gradient.
 
-        Returns where it leads. Not ``in_place``, the parameters may be those of a model that all
-        clients share.
+        With ``in_place`` it overwrites ``parameters``. Without, it makes new tensors, so that the
+        parameters may be a view of one model that all clients share.
         """
         found = list(parameters)
         for place, bias, g, read in self._backward(parameters, x, target, share):
@@ -115,7 +124,11 @@ class Chain:
     def _backward(
         self, parameters: Pieces, x: Tensor, target: Tensor, share: Share
     ) -> Iterator[tuple[int, bool, Tensor, Tensor]]:
-        """Yield, last layer first, the slot of its weight, whether a bias follows, G and X."""
+        """Yield, last layer first, the slot of its weight, whether a bias follows, G and X.
+
+        G is ``[m, B, o]`` and X is ``[m, B, i]``, both to be read only. A layer's weight may be
+        overwritten once it is yielded: what lies below has been computed with it.
+        """
         seen = self._forward(parameters, x)
         g = self.slope(seen[-1], target)
         if callable(share) and not isinstance(share, Tensor):
@@ -139,7 +152,7 @@ class Chain:
         return self._through(parameters, x)
 
     def _through(self, parameters: Pieces, x: Tensor) -> list[Tensor]:
-        """Return what every layer reads, and what the last one gives."""
+        """Return what every layer reads, ``[m, B, ...]``, and what the last one gives."""
         seen, place = [x], 0
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
@@ -161,7 +174,10 @@ def _weighs(setup: Setup) -> bool:
 
 
 class Standing(nn.Module):
-    """A chain that stands at given parameters, as a model to evaluate."""
+    """A chain with one model's parameters ``[o, i]`` and ``[o]``, as a model to evaluate.
+
+    It takes inputs ``[B, ...]`` and keeps nothing of them, so all workers may call it at once.
+    """
 
     def __init__(self, chain: Chain, parameters: Pieces) -> None:
         super().__init__()
@@ -173,7 +189,7 @@ class Standing(nn.Module):
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return ``x W^T + b`` of every client, ``[m, B, o]``."""
+    """Return ``x W^T + b`` of every client: ``[m, B, i]`` and ``[m, o, i]`` to ``[m, B, o]``."""
     if weight.shape[1] < min(NARROW, x.shape[1]):
         return product(weight, x, None if bias is None else bias[:, :, None]).mT
     return product(x, weight, None if bias is None else bias[:, None])
@@ -225,7 +241,10 @@ def product(left: Tensor, right: Tensor, more: Tensor | None = None) -> Tensor:
 def plus_product(
     start: Tensor, left: Tensor, right: Tensor, alpha: float, out: Tensor, keep: float = 1.0
 ) -> Tensor:
-    r"""Write :math:`k S + \alpha L R^\top` of every client to ``out``, which may be ``start``."""
+    r"""Write :math:`k S + \alpha L R^\top` of every client to ``out``, and return that.
+
+    ``start`` and ``out`` are ``[m, r, c]`` and may be the same tensor.
+    """
     one = _worth_a_call(left, right)
     if one is None:
         return torch.baddbmm(start, left, right.mT, beta=keep, alpha=alpha, out=out)

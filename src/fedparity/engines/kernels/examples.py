@@ -1,4 +1,7 @@
-"""Gradients of single examples, for methods that bound or change each by itself."""
+"""Gradients of single examples, for methods that bound or change each by itself.
+
+They are computed on the thread of the calling worker, with its model; nothing is written to.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ def example_gradients(
 ) -> Tensor:
     """Return the gradient of every example's loss, ``[B, d]``, of one client.
 
+    ``inputs`` and ``target`` are ``[B, ...]``; ``parameters`` have the shapes of the layout.
     Layers that draw random numbers draw for each example by itself.
     """
     if not len(inputs):

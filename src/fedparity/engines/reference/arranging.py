@@ -1,4 +1,7 @@
-"""How a model is laid out where one client after another is computed: the same numbers, faster."""
+"""How a worker's copy of the model is arranged in memory: the same numbers, faster.
+
+The functions that change a model overwrite the one that they are given, which is a worker's copy.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The reference engine: clients one after another, or side by side on the cores.
 
-Every client is computed by one worker, with one intra-op thread, in that worker's workspace, so the
-bits do not depend on how many run at once. Where convolutions read a full batch that is more than a
-worker's share, all workers share the blocks of each client instead.
+Every client is computed by one worker, with one thread inside an operation, in that worker's
+workspace, so the bits do not depend on how many clients are computed at once. Where convolutions
+read a full batch that is more than a worker's share, the calling thread has the lane of one client
+after another, and all workers share the blocks of its batch.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class LoopEngine(Engine):
         wanted = 1 if random else workers or self._workers()
         last = suits_channels_last(setup.module, setup.federation.train.x[:2])
         self.crew = Crew([Workspace(setup.module, setup.layout, last) for _ in range(wanted)])
-        # Where clients are not side by side; all workers may share the full batch of each.
+        # Of the calling thread, where clients are not side by side.
         self._workspace = Workspace(setup.module, setup.layout, last)
 
     def _workers(self) -> int:
@@ -142,7 +143,7 @@ class LoopEngine(Engine):
         self.crew.close()
 
     def _together(self, clients: Ids) -> bool:
-        """Tell whether one client is more than a worker's share, so that all work on each."""
+        """Tell whether one client is more than a worker's share, so that all workers share each."""
         sizes = self.setup.federation.train.sizes[clients]
         largest = int(sizes.max())
         shared = (
@@ -181,12 +182,18 @@ class LoopEngine(Engine):
 
 
 def _mixed(task: Task, said: list[Tensor], shares: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Return loss and metrics of mixed outputs, or nothing where there is no example."""
+    """Return loss and metrics ``[B]`` of mixed outputs, or nothing where there is no example.
+
+    ``said`` are the outputs ``[B, ...]`` at each of ``M`` parameters, ``shares`` is ``[M]``.
+    """
     return evaluated(task, task.mixed(torch.stack(said), shares), y) if said else {}
 
 
 class seeded:
-    """Run with torch's generator at a seed, on an accelerator its own, and put its state back."""
+    """Run with torch's generator at a seed, and put its state back; an accelerator has its own.
+
+    The generator is the whole process's: no other thread may draw meanwhile.
+    """
 
     def __init__(self, seed: int, device: str = "cpu") -> None:
         self.seed, self.device = seed, device

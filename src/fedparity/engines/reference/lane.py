@@ -31,7 +31,9 @@ CONVOLUTION_BLOCK = 1 << 19
 
 
 class Workspace:
-    """A worker's copy of the model, which it may set to any parameters, and no other worker reads.
+    """A worker's copy of the model: that worker alone overwrites it.
+
+    Only while all workers share the blocks of a full batch do the others read it (:meth:`copy`).
 
     Parameters
     ----------
@@ -57,30 +59,30 @@ class Workspace:
 
     @torch.no_grad()
     def copy(self, parameters: tuple[Tensor, ...]) -> None:
-        """Overwrite the parameters with those of another workspace."""
+        """Overwrite the parameters with those of another workspace, which are only read."""
         torch._foreach_copy_(self.parameters, parameters)
 
     @torch.no_grad()
     def read(self) -> Tensor:
-        """Return the parameters as one vector."""
+        """Return a copy of the parameters as one vector, ``[d]``."""
         return self.layout.join(self.parameters, torch.Size())
 
     def place_buffers(self, b: Tensor) -> None:
-        """Overwrite the buffers with the vector ``b``."""
+        """Overwrite the buffers with the vector ``[b]``."""
         if self.layout.buffers:
             new = self.layout.buffer_tensors(b)
             for name, mine in moving(self.module):
                 mine.copy_(new[name])
 
     def read_buffers(self) -> Tensor:
-        """Return the buffers as one vector."""
+        """Return a copy of the buffers as one vector, ``[b]``."""
         if not self.layout.buffers:
             return self.parameters[0].new_zeros(0)
         return self.layout.pack_buffers(dict(self.module.named_buffers()), self.parameters[0])
 
 
 def gradient_blocks(setup: Setup, workspace: Workspace, size: int) -> list[slice]:
-    """Return the blocks of a full batch of this size, or nothing if it stays whole.
+    """Return the rows of each block of a full batch of so many, or nothing if it stays whole.
 
     Blocks pay where convolutions keep much more than they read; a sum of blocks has other bits
     than the whole, so those of all other models stay what they are.
@@ -96,7 +98,11 @@ def gradient_blocks(setup: Setup, workspace: Workspace, size: int) -> list[slice
 
 
 class OneClient(Lane):
-    """A lane of a single client; it looks at no hint of a part, and is the oracle of the stack."""
+    """A lane of a single client; it looks at no hint of a part, and is the oracle of the stack.
+
+    It runs on the thread of the worker whose ``workspace`` it is given, and overwrites that. With a
+    ``crew``, the blocks of a full batch are computed by all its workers, each in its own workspace.
+    """
 
     def __init__(
         self,
@@ -161,7 +167,7 @@ class OneClient(Lane):
         return self.workspace.read_buffers()
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Return the examples of a step: exactly those, no padding."""
+        """Return inputs ``[B, ...]`` and targets of a step: copies, without padding."""
         if self.plan is None:
             return self.x, self.y
         rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
@@ -188,7 +194,7 @@ class OneClient(Lane):
         return self.layout.join(found, torch.Size()), second
 
     def _gradient(self, step: int, rule: Rule) -> tuple[Pieces, Tensor]:
-        """Return the gradient by slot where the workspace stands."""
+        """Return the gradient by slot at the workspace's parameters, and that of ``second [d]``."""
         none = self.workspace.parameters[0].new_zeros(0)
         if len(self._blocks) > 1:
             return self._block_by_block(), none
@@ -209,7 +215,7 @@ class OneClient(Lane):
         return gradient_of(self._mean(losses), self.workspace.parameters), second
 
     def _share(self, count: int) -> float:
-        """Return an example's share in the mean of a batch of so many."""
+        """Return the share of one example in the mean of a batch of so many."""
         return 1 / (self.solver.expected or max(1, count))
 
     def _mean(self, losses: Tensor) -> Tensor:
@@ -225,7 +231,11 @@ class OneClient(Lane):
         return tuple(self.layout.views(changed.sum(0) * self._share(len(inputs))))
 
     def _block_by_block(self) -> Pieces:
-        """Return the gradient of a large full batch: the blocks' gradients, added in order."""
+        """Return the gradient of a large full batch by slot: those of the blocks, added in order.
+
+        Every worker computes blocks in its own workspace, whose parameters it first overwrites with
+        this lane's; the thread that runs the lane adds the results.
+        """
         y = self.workspace.parameters
 
         def one(block: int, workspace: Workspace) -> Pieces:
@@ -242,7 +252,7 @@ class OneClient(Lane):
         return total
 
     def _predict(self, inputs: Tensor) -> Tensor:
-        """Return the output on other inputs, which leave no trace in the buffers."""
+        """Return the output on other inputs; the buffers are not changed by them."""
         copies = {name: b.clone() for name, b in self.workspace.module.named_buffers()}
         output: Tensor = functional_call(self.workspace.module, copies, (inputs,))
         return output
@@ -288,7 +298,10 @@ class OneClient(Lane):
         return losses(self.setup.task, self.workspace.module, inputs, target).mean()
 
     def _full_gradient(self) -> Tensor:
-        """Return the gradient of the training loss as the algorithm judges it."""
+        """Return the gradient ``[d]`` of the training loss as the algorithm judges it.
+
+        The workspace's model is put into eval mode.
+        """
         workspace = self.workspace
         workspace.module.eval()
         total = workspace.parameters[0].new_zeros(self.layout.size)

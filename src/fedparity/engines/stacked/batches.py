@@ -1,4 +1,8 @@
-"""What a lane of several clients works on: padded examples, the batches of its steps, vectors."""
+"""What a lane of ``m`` clients works on: padded examples, the batches of its steps, vectors.
+
+The calling thread makes plans and views for all lanes; each lane's worker then takes its batches
+from them. Nothing here writes to the data, or to a tensor that it is given but for ``room``.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,10 @@ CPU = torch.device("cpu")
 def even_weights(
     clients: int, batch: int, dtype: torch.dtype, device: torch.device = CPU
 ) -> Tensor:
-    """Return each example's share ``[m, B]`` in its client's mean, where nothing is padding."""
+    """Return each example's share ``[m, B]`` in its client's mean, where nothing is padding.
+
+    It is kept for later calls: nobody may write to it.
+    """
     return torch.full((clients, batch), 1 / batch, dtype=dtype, device=device)
 
 
@@ -39,7 +46,11 @@ def weights_of(
 def padded(
     data: Split, clients: Ids, start: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return examples ``start .. start + width`` of every client, padded, with the mask."""
+    """Return examples ``start .. start + width`` of every client, ``[m, width, ...]``, padded.
+
+    These are inputs, targets and the mask ``[m, width]``, which is None if nothing is padding. Of a
+    single client they are views of the data, else copies.
+    """
     if len(clients) == 1 and start + width <= data.sizes[clients[0]]:
         first = int(data.offsets[clients[0]]) + start
         return data.x[None, first : first + width], data.y[None, first : first + width], None
@@ -58,7 +69,10 @@ def padded(
 def taken(
     values: Tensor, rows: Tensor, lead: tuple[int, ...], room: Tensor | None = None
 ) -> Tensor:
-    """Return these rows in the shape ``[*lead, ...]``, in a quarter of the time of indexing."""
+    """Return a copy of these rows ``[n]`` in the shape ``[*lead, ...]``; it overwrites ``room``.
+
+    This takes a quarter of the time of indexing.
+    """
     return torch.index_select(values, 0, rows, out=room).view(*lead, *values.shape[1:])
 
 
@@ -74,7 +88,7 @@ def summed(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class Group(NamedTuple):
-    """Neighbouring clients of a plan, with the steps and the batch width of theirs."""
+    """Neighbouring clients of a plan, with the most steps and the widest batch among them."""
 
     who: slice
     steps: int
@@ -82,7 +96,7 @@ class Group(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """The batches of a group of clients, as rows of the split that holds them all."""
+    """The batches of a group of ``m`` clients, as rows of the split that holds them all."""
 
     data: Split
     rows: tuple[Tensor, ...]
@@ -94,7 +108,7 @@ class Batches(NamedTuple):
     even: Tensor
     """Each example's share ``[m, B]`` in its client's mean, where nothing is padding."""
     expected: int | None = None
-    """What sums over a batch are divided by; None: the examples it has."""
+    """By what sums over a batch are divided; None: by the examples it has."""
 
     @staticmethod
     def by_group(
@@ -107,7 +121,7 @@ class Batches(NamedTuple):
     ) -> Iterator[Batches]:
         """Yield the planned batches of each group of these clients, with shares of a ``dtype``.
 
-        ``expected`` is what sums over a batch are divided by; None: the examples it has.
+        By ``expected`` sums over a batch are divided; None: by the examples it has.
         """
         places = (plan.index + data.offsets[clients][:, None, None]).swapaxes(0, 1)
         rows = torch.from_numpy(places.copy()).to(data.x.device)
@@ -135,11 +149,14 @@ class Batches(NamedTuple):
         return bool((self.mask.any(-1) & ~self.mask.all(-1)).any())
 
     def room(self) -> Tensor:
-        """Return room for the inputs of a step."""
+        """Return a buffer ``[m * B, ...]`` for the inputs of a step."""
         return self.data.x.new_empty(len(self.rows[0]), *self.data.x.shape[1:])
 
     def at(self, step: int, room: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, written to ``room``, targets ``[m, B, ...]`` and shares of a step."""
+        """Return inputs and targets ``[m, B, ...]`` and shares ``[m, B]`` of a step.
+
+        The inputs overwrite ``room``, and are a view of it.
+        """
         rows, lead, share = self.rows[step], self.even.shape, self.even
         inputs = taken(self.data.x, rows, lead, room)
         target = taken(self.data.y, rows, lead) if self.targets is None else self.targets[step]
@@ -154,7 +171,7 @@ class Batches(NamedTuple):
 
 
 class Slotted(NamedTuple):
-    """Vectors ``[m, d]`` of a lane's clients, and their views ``[m, *shape]``, slot by slot."""
+    """Vectors ``[m, d]`` of a lane's clients, and views of them, ``[m, *shape]`` slot by slot."""
 
     flat: Tensor
     pieces: Pieces
@@ -165,7 +182,7 @@ class Slotted(NamedTuple):
         return Slotted(flat, tuple(layout.views(flat)))
 
     def split(self, widths: list[int]) -> list[Slotted]:
-        """Return the vectors of so many clients each, one group behind the other."""
+        """Return views of the vectors of so many clients each, one group behind the other."""
         if len(widths) == 1:
             return [self]
         pieces = zip(*(piece.split_with_sizes(widths) for piece in self.pieces), strict=True)

@@ -1,4 +1,9 @@
-"""Many small models at once: chunks of clients, each computed as one stack."""
+"""Many small models at once: chunks of clients, each computed as one stack ``[m, ...]``.
+
+The calling thread orders the clients, plans their batches and lays out views; then every chunk is
+computed by one worker, in its own copy of the model, which it may overwrite. Chunks write their
+updates to disjoint rows of one tensor ``[m, d]`` of the exchange.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,11 @@ VIEWS = 1 << 12
 
 
 class VmapEngine(Engine):
-    """Chunks of clients, of similar size where they are padded, each computed as one stack."""
+    """Chunks of clients, of similar size where they are padded, each computed as one stack.
+
+    Of a single chunk, and where full batches are read in place, the lane is on the calling thread;
+    in the second case all workers compute the blocks of its batch.
+    """
 
     name = "vmap"
 
@@ -73,14 +82,14 @@ class VmapEngine(Engine):
         return Up(rows_of(up.reports, back), deltas, ended, rows_of(up.states, back), sums)
 
     def _order(self, clients: Ids) -> Ids | None:
-        """Return what puts similar sizes together; None if they stand so, or are read in place."""
+        """Return the order ``[m]`` in which sizes ascend; None if they do, or need no padding."""
         if self.in_place or self._equal:
             return None
         order = np.argsort(self.setup.federation.train.sizes[clients], kind="stable")
         return None if (order[1:] > order[:-1]).all() else order
 
     def _chunks(self, count: int) -> list[slice]:
-        """Return a cohort of so many in chunks."""
+        """Return the rows of every chunk of so many clients."""
         chunks = max(1, -(-count // self.chunk))
         if not self.in_place:
             chunks = max(chunks, min(self.crew.size, count * self._step // FILLS_A_CORE, count))
@@ -96,7 +105,7 @@ class VmapEngine(Engine):
         states: Named,
         pooled: Facts | None,
     ) -> Up:
-        """Return the answers of clients, in chunks of neighbours."""
+        """Return the answers of clients ``[m, ...]``, computed in chunks of neighbours."""
         chunks = self._chunks(len(clients))
         deltas = down.x.new_empty(len(clients), len(down.x) if down.phase == "train" else 0)
         sums = deltas.new_empty(len(clients))
@@ -138,7 +147,10 @@ class VmapEngine(Engine):
         return Up(reports, deltas, ended, joined([up.states for up in done]), sums)
 
     def _works(self, down: Down, clients: Ids, chunks: list[slice], deltas: Tensor) -> list[Work]:
-        """Return what every chunk starts from, where its updates go, and what its steps read."""
+        """Return what every chunk starts from, where its updates go, and what its steps read.
+
+        Updates go to rows of ``deltas [m, d]``; all starts are views of one vector.
+        """
         layout, widths = self.setup.layout, [who.stop - who.start for who in chunks]
         by_width = {m: Slotted.of(layout, down.x.expand(m, -1)) for m in set(widths)}
         starts = [by_width[m] for m in widths]
@@ -151,7 +163,7 @@ class VmapEngine(Engine):
         return [Work(*each) for each in zip(starts, rooms, planned, strict=True)]
 
     def _planned(self, down: Down, clients: Ids, chunks: list[slice]) -> Iterable[Batches | None]:
-        """Plan the batches of all chunks at once, unless that takes much memory."""
+        """Plan the batches of all chunks at once; None of a chunk leaves that to its worker."""
         setup, solver, data = self.setup, self.setup.solver, self.setup.federation.train
         if solver.batch is None or not setup.algorithm.trains:
             return [None] * len(chunks)
@@ -179,14 +191,15 @@ class VmapEngine(Engine):
 
     @cached_property
     def _permuted(self) -> Ids:
-        """The numbers that each client's permutations of a round hold."""
+        """How many numbers each client's permutations of a round hold, ``[K]``."""
         sizes, lengths = self.setup.federation.train.sizes, self.setup.solver.lengths
         return sizes * -(-lengths(sizes) // -(-sizes // _batch(self.setup)))
 
     def pooled(self, down: Down, clients: Ids, buffers: Tensor) -> Facts | None:
-        """Measure means over examples in one pass, if all clients start from the same model.
+        """Return facts ``[m, ...]`` that are means over examples, measured in one pass.
 
-        All workers share the examples; None where clients start from unlike models.
+        All workers share the examples. None where no part reads such a fact, or where clients start
+        from unlike models.
         """
         algorithm = self.setup.algorithm
         reads = {
@@ -256,12 +269,12 @@ def _batch(setup: Setup) -> int:
 
 
 def joined(trees: list[Named]) -> Named:
-    """Return the rows of all chunks, one behind the other."""
+    """Return the rows of all chunks, one behind the other: ``[m, ...]`` again."""
     return trees[0] if len(trees) == 1 else join(trees, stack=False)
 
 
 def _of(pooled: Facts | None, rows: Tensor | slice) -> Facts | None:
-    """Return what is known of these clients."""
+    """Return the facts of these clients."""
     return None if pooled is None else {key: value[rows] for key, value in pooled.items()}
 
 

@@ -40,12 +40,12 @@ def reads_in_place(setup: Setup) -> bool:
 
 
 def uneven(sizes: Ids) -> bool:
-    """Tell whether full batches of these sizes would be mostly padding."""
+    """Tell whether full batches of these sizes ``[m]`` would be mostly padding."""
     return bool(sizes.max() > max(SMALL, UNEVEN * np.median(sizes)))
 
 
 class FullBatches(Stack):
-    """A stack of clients whose blocks all workers share; see the module for who writes what."""
+    """A stack of ``m`` clients whose blocks all workers share; the module says who writes what."""
 
     def __init__(
         self,

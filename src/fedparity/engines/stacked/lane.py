@@ -1,10 +1,10 @@
-"""A lane of several clients: one more dimension of every tensor.
+"""A lane of ``m`` clients: every tensor has one more leading dimension.
 
-A model that is a chain of linear layers is computed by written-out matrix products. Any other one's
-forward pass is lifted with ``torch.func.vmap``, as the parts' hooks are, and the backward pass is
-ordinary autograd on the stack: clients are independent, so the gradient of the sum of their losses
-holds every client's gradient in its own row. The task's loss is an example's own affair and is
-computed on all examples of the chunk at once.
+A model that is a chain of linear layers is computed by written-out matrix products. The forward
+pass of any other one is lifted with ``torch.func.vmap``, as the parts' hooks are, and the backward
+pass is ordinary autograd on the stack: clients are independent, so the gradient of the sum of their
+losses holds every client's gradient in its own row. The task's loss of an example depends on that
+example alone, so it is computed for all ``[m, B]`` examples of the stack at once.
 """
 
 from __future__ import annotations
@@ -38,18 +38,23 @@ from fedparity.method.messages import Down
 
 
 class Work(NamedTuple):
-    """What is laid out for a lane before its worker begins."""
+    """What the calling thread prepares for a lane before a worker begins with it."""
 
     start: Slotted | None = None
-    """The model, for each of its clients."""
+    """The received parameters ``[m, d]``, a view of one vector that nobody writes to."""
     room: Slotted | None = None
-    """Where their updates go."""
+    """Where the lane writes its updates, ``[m, d]``."""
     batches: Batches | None = None
-    """What their steps read, if they have batches."""
+    """The batches of the lane's steps; None where they are planned by it, or full."""
 
 
 class Stack(Measuring):
-    """A lane of several clients, padded to the largest."""
+    """A lane of ``m`` clients, whose batches are padded to the largest.
+
+    It runs on the thread of one worker. It overwrites its own parameters, the room that it is given
+    for updates, and its buffer for the inputs of a batch; of the worker's module it sets the mode,
+    and lifting swaps the parameters inside it during a forward pass.
+    """
 
     def __init__(
         self,
@@ -60,7 +65,7 @@ class Stack(Measuring):
         chain: Chain | None = None,
         work: Work | None = None,
     ) -> None:
-        """Make the lane of these clients; what of its work is not laid out is made here."""
+        """Make the lane of these clients; what is missing of ``work`` is made here."""
         start, room, batches = Work() if work is None else work
         if start is None:
             start = Slotted.of(setup.layout, down.x.expand(len(clients), -1))
@@ -92,7 +97,7 @@ class Stack(Measuring):
             )
 
     def _partial(self, sizes: Ids) -> bool:
-        """Tell whether some batch would be padded."""
+        """Tell whether some batch, of clients with ``sizes [m]`` examples, would be padded."""
         if self._batches is None:
             return bool((sizes != sizes[0]).any())
         return self._batches.partial
@@ -185,7 +190,11 @@ class Stack(Measuring):
             self._add_shift()
 
     def _step_by_slot(self, step: int, rule: Rule, correction: BySlot) -> None:
-        """Take a step along a gradient that is stored and corrected; written over the gradient."""
+        """Take a step along a gradient that is stored and corrected slot by slot.
+
+        Of a chain, whose parameters may be those that all clients share, the result overwrites the
+        gradient; else the lane's parameters.
+        """
         gradient, _ = self._gradient(self._slots, step, rule)
         if step == 0 and "first_grad" in rule.wants:
             self._first = self.layout.join(gradient, torch.Size([len(self.clients)]))
@@ -209,7 +218,7 @@ class Stack(Measuring):
         return self.layout.join(found, y.shape[:1]), second
 
     def _leaves(self, pieces: Iterable[Tensor]) -> Pieces:
-        """Return the pieces, recorded by autograd unless the chain does without."""
+        """Return the pieces ``[m, *shape]`` as leaves of autograd; of a chain, as they are."""
         if self.chain is not None:
             return tuple(pieces)
         return tuple(piece.detach().requires_grad_() for piece in pieces)
@@ -218,19 +227,23 @@ class Stack(Measuring):
         return self._buffers
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, targets ``[m, B, ...]`` and the share of each example in its mean."""
+        """Return inputs and targets ``[m, B, ...]`` of a step, and each example's share ``[m, B]``.
+
+        The inputs are overwritten by the next step's.
+        """
         if self._batches is None:  # a full batch
             return self._whole
         return self._batches.at(step, self._inputs)
 
     @cached_property
     def _inputs(self) -> Tensor:
-        """Room for the inputs of a batch, the same at every step."""
+        """A buffer for the inputs of a batch, overwritten at every step."""
         assert self._batches is not None
         return self._batches.room()
 
     @cached_property
     def _whole(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What :meth:`batch` returns where every batch is full: padded once, for all steps."""
         longest = int(self.data.sizes[self.clients].max())
         inputs, target, mask = padded(self.data, self.clients, 0, longest)
         flat = self._start.flat
@@ -239,9 +252,11 @@ class Stack(Measuring):
     def _gradient(
         self, leaves: Pieces, step: int, rule: Rule, scale: Tensor | float = 1.0
     ) -> tuple[Pieces, Tensor]:
-        """Return the gradient by slot, times ``scale``, and that of ``second``.
+        """Return the gradient ``[m, *shape]`` by slot, times ``scale``, and that of ``second``.
 
-        Hooks see the shares that the examples have in the mean, whatever the scale.
+        The second one is ``[m, d]``, or ``[m, 0]``. ``scale`` is a number for all or ``[m]``. Hooks
+        see the shares that the examples have in the mean, whatever the scale. The lane's buffers
+        become those after the forward pass.
         """
         inputs, target, share = self.batch(step)
         none = leaves[0].new_zeros(len(self.clients), 0)
@@ -265,7 +280,7 @@ class Stack(Measuring):
         return gradient_of(losses, leaves, scaled), second
 
     def _weighed(self, share: Tensor, scale: Tensor | float, rule: Rule) -> Share:
-        """Return the factor of each example's loss in what a chain's step descends."""
+        """Return the factor ``[m, B]`` of each example's loss in the sum that a chain descends."""
         parts = rule.having("loss")
         weights = loss_weights_of(parts[0]) if parts else None
         if weights is None:
@@ -293,7 +308,7 @@ class Stack(Measuring):
     def _by_example(
         self, leaves: Pieces, inputs: Tensor, target: Tensor, share: Tensor, step: int, rule: Rule
     ) -> Pieces:
-        """Return the gradient by slot, as the mean of the examples' own that a part has changed."""
+        """Return the gradient ``[m, *shape]`` by slot: the mean of the examples' changed ones."""
         task, module, layout = self.setup.task, self.setup.module, self.layout
 
         def one(
@@ -307,6 +322,8 @@ class Stack(Measuring):
         return tuple(layout.views(found))
 
     def _hooked(self, step: int, rule: Rule) -> Callable[..., Tensor]:
+        """Return one client's losses ``[B]`` as the parts change them, as a function to lift."""
+
         def hooked(
             tree: Tree,
             parameters: dict[str, Tensor],

@@ -1,4 +1,4 @@
-"""The passes over all examples of a lane of several clients: facts, and full gradients."""
+"""The passes over all examples of a lane of ``m`` clients: facts, full gradients, evaluation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Facts = dict[str, Tensor]
 
 
 class Block(NamedTuple):
-    """Examples ``start .. start + width`` of some clients of a stack."""
+    """Examples ``start .. start + width`` of the clients ``who`` of a stack."""
 
     who: slice
     start: int
@@ -37,10 +37,10 @@ class Block(NamedTuple):
 
 
 class Measuring(Lane):
-    """The verb ``measure`` of a lane of ``m`` clients; runs on the worker that has the lane.
+    """The verb ``measure`` of a lane of ``m`` clients.
 
-    It reads the data block by block, puts the worker's module into eval mode, and writes to none of
-    its arguments.
+    It is called on the thread of the worker that has the lane. It reads the data block by block,
+    puts the worker's module into eval mode, and writes to no tensor that it is given.
     """
 
     clients: Ids
@@ -50,13 +50,13 @@ class Measuring(Lane):
     _start: Slotted
     """The received parameters ``[m, d]``."""
     _pooled: Facts | None
-    """Facts ``[m]`` at the received parameters, if these are measured already."""
+    """Facts ``[m, ...]`` at the received parameters, if these are measured already."""
     crew: Crew[Any] = Crew([None])
-    """Who goes through the blocks of the clients' examples: here the worker itself."""
+    """Who computes the blocks: here the thread that calls. Others read parameters and data only."""
 
     @abstractmethod
     def _leaves(self, pieces: Iterable[Tensor]) -> Pieces:
-        """Return the pieces, recorded by autograd unless the chain does without."""
+        """Return the pieces ``[m, *shape]`` as leaves of autograd; of a chain, as they are."""
 
     def _named(self, pieces: Pieces) -> dict[str, Tensor]:
         return {slot.name: p for slot, p in zip(self.layout.slots, pieces, strict=True)}
@@ -75,7 +75,7 @@ class Measuring(Lane):
         return flat.view(target.shape[:2])
 
     def blocks(self, data: Split) -> list[Block]:
-        """Return all examples of the clients, in blocks of bounded size."""
+        """Return all examples of the clients in blocks, which bound memory and fit a cache."""
         longest = int(data.sizes[self.clients].max())
         width = block_rows(data.x) // len(self.clients) + 1 if longest else 1
         return [
@@ -107,7 +107,7 @@ class Measuring(Lane):
         return found
 
     def _validation_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
-        """Return the validation loss, and the training loss where a client has no such example."""
+        """Return the validation loss ``[m]``, of a client without such examples the training loss."""
         own = self.setup.federation.validation.sizes[self.clients]
         sizes = torch.from_numpy(own).to(y.device)
         none = y.new_zeros(len(sizes), dtype=wide(y.device))
@@ -137,9 +137,11 @@ class Measuring(Lane):
     def gradient_by_blocks(
         self, leaves: Pieces, buffers: Tensor, scale: Tensor | float = 1.0
     ) -> Pieces:
-        """Return the gradient of each client's mean loss over all its examples, by slot.
+        """Return the gradient ``[m, *shape]`` by slot of each client's mean loss over its examples.
 
-        The loss is as the algorithm judges it. Times ``scale``, a number for all or one a client.
+        The loss is as the algorithm judges it. Times ``scale``, a number for all or ``[m]``. The
+        workers of ``crew`` compute the blocks; the calling thread adds them, in order, to tensors
+        of its own, which it returns.
         """
         work = self.blocks(self.data)
 
@@ -176,10 +178,11 @@ class Measuring(Lane):
         more: dict[str, PerExample] | None = None,
         shares: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Return sums over each client's examples at its own parameters, in float64.
+        """Return sums ``[m, ...]`` over each client's examples at its own ``y [m, d]``, in float64.
 
-        Of loss and metrics, or of the functions ``more`` of losses, outputs and targets. With
-        ``shares [m, M]`` the parameters are ``[m, M, d]``, whose predictions are mixed.
+        These are sums of loss and metrics, or of the functions ``more`` of losses, outputs and
+        targets. With ``shares [m, M]`` the parameters are ``[m, M, d]``, whose predictions are
+        mixed. Where a device has no float64, sums are in its widest type.
         """
         self.setup.module.eval()
         data: Split = getattr(self.setup.federation, split)
@@ -212,7 +215,10 @@ class Measuring(Lane):
         more: dict[str, PerExample] | None,
         shares: Tensor | None,
     ) -> dict[str, Tensor]:
-        """Return loss and metrics, or the functions ``more``, of the examples of a block."""
+        """Return loss and metrics, or the functions ``more``, of a block's examples.
+
+        Values are ``[m, B, ...]``, or the same flat, ``[m * B]``.
+        """
         if shares is None:
             output = self._outputs(y, buffers, inputs)
         else:
@@ -253,7 +259,7 @@ class Measuring(Lane):
         return self.algorithm.judge(losses, output, target, view, self.progress)
 
     def _still(self, y: Tensor, buffers: Tensor, inputs: Tensor) -> Tensor:
-        """Return the model's output without touching its buffers."""
+        """Return one client's output ``[B, ...]``; its buffers stay as they are."""
         tensors = {**self.layout.parameters(y), **self.layout.buffer_tensors(buffers)}
         output: Tensor = functional_call(self.setup.module, tensors, (inputs,))
         return output

@@ -1,7 +1,8 @@
 """Losses and other means over the examples of a cohort's clients, at the shared model.
 
 The examples of all clients are read as one sequence, in blocks that all workers share: each worker
-reads the data, sets and uses its own module, and writes to nothing else.
+reads the data, sets and uses its own module, and writes to nothing else. The calling thread adds
+what they found, in the order of the blocks.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def poolable(setup: Setup, reads: frozenset[str]) -> bool:
 
 
 class AtModules(Protocol):
-    """Computes a number of blocks on all workers, at modules of these parameters and buffers."""
+    """Computes a number of blocks on all workers, at modules of these parameters and buffers.
+
+    ``x`` is ``[d]`` and ``buffers`` are ``[b]``.
+    """
 
     def __call__(
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
@@ -121,7 +125,7 @@ def _over(
     at_modules: AtModules,
     judge: bool = False,
 ) -> Tensor:
-    """Return each client's mean loss over a split, as the algorithm judges it if asked to."""
+    """Return each client's mean loss over a split, ``[m]``, as the algorithm judges it if asked."""
     data: Split = getattr(setup.federation, split)
     rows, owner = rows_of_clients(data, clients)
     blocks = torch.split(rows, block_rows(data.x, COHORT_BLOCK)) if len(rows) else ()
@@ -140,7 +144,7 @@ def _over(
 
 
 def examples(values: Tensor, rows: Tensor) -> Tensor:
-    """Return these rows, ascending, as a view where they lie side by side."""
+    """Return the values ``[B, ...]`` of ascending rows; a view where they lie side by side."""
     first, last = int(rows[0]), int(rows[-1])
     if last - first + 1 == len(rows):
         return values[first : last + 1]
@@ -148,7 +152,7 @@ def examples(values: Tensor, rows: Tensor) -> Tensor:
 
 
 def rows_of_clients(data: Split, clients: Ids) -> tuple[Tensor, Ids]:
-    """Return the rows of the given clients and, for each, its place in ``clients``."""
+    """Return the rows ``[N]`` of the given clients and, for each, its place in ``clients``."""
     sizes = data.sizes[clients]
     owner = np.repeat(np.arange(len(clients)), sizes)
     first = np.repeat(data.offsets[clients] - np.cumsum(sizes) + sizes, sizes)
