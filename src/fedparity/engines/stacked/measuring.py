@@ -107,7 +107,7 @@ class Measuring(Lane):
         return found
 
     def _validation_loss(self, y: Tensor, buffers: Tensor) -> Tensor:
-        """Return the validation loss ``[m]``, of a client without such examples the training loss."""
+        """Return the validation loss ``[m]``: training where a client has no such example."""
         own = self.setup.federation.validation.sizes[self.clients]
         sizes = torch.from_numpy(own).to(y.device)
         none = y.new_zeros(len(sizes), dtype=wide(y.device))
