@@ -1,11 +1,12 @@
 """Code that a text names: which of it may be imported, and what of it may be called.
 
 A text names code by its import path, ``package.module:name(setting=value)``: a model, a part, a
-dataset, a partition, label noise, a task or a sampling. A text that came from a file or over a
-network is data: its path is followed only if :class:`Allowed` says so, which is made of what the
-person at the keyboard wrote, or if a distribution that they installed offers it (an entry point of
-one of :data:`GROUPS`). Nothing is imported before that is known, and what is found is only taken
-if it is a function, or a class of the right kind, of the very package that was allowed.
+dataset, a partition, label noise, a task, a sampling, a metric or what prepares columns. A text
+that came from a file or over a network is data: its path is followed only if :class:`Allowed` says
+so, which is made of what the person at the keyboard wrote, or if a distribution that they installed
+offers it (an entry point of one of :data:`GROUPS`). Nothing is imported before that is known, and
+what is found is only taken if it is a function, or a class of the right kind, of the very package
+that was allowed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ GROUPS: Mapping[str, str] = {
     "task": "fedparity.tasks",
     "sampling": "fedparity.samplings",
     "metric": "fedparity.metrics",
+    "preparation": "fedparity.preparations",
 }
 """What can be named, and the group of entry points by which a distribution offers it."""
 NAMING = ("model", "task", "algorithm", "algorithms", "sampling", "metrics")
@@ -134,7 +136,7 @@ def texts_in(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the texts of an experiment's settings that may name code, in their order."""
     data = settings.get("data")
     inner = data if isinstance(data, Mapping) else {"dataset": data}
-    found = [inner.get("dataset"), inner.get("partition")]
+    found = [inner.get("dataset"), inner.get("partition"), inner.get("prepare")]
     noise = inner.get("noise")
     for step in noise if isinstance(noise, list | tuple) else (noise,):
         found.append(step.get("noise") if isinstance(step, Mapping) else step)

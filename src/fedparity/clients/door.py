@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -73,6 +74,10 @@ class Door:
         ``own`` are the models, if they are here.
         """
         raise NotImplementedError
+
+    def groups(self, down: Down) -> pd.DataFrame | None:
+        """Return how groups inside clients fare, where no prediction of examples leaves them."""
+        return None
 
     def close(self) -> None:
         """Give back what the door holds."""

@@ -120,12 +120,13 @@ def _column(column: pd.Series[Any], kind: str, prepare: str) -> Iterator[tuple[s
     if kind == "date":
         first = str(column.dropna().iloc[0])[:20]
         told = f"turn them into numbers, such as days or years since, or {out}"
-        yield f"holds dates ('{first}')", told, True
+        yield f"holds dates ('{first}')", told, prepare != "own"
         return
     if kind == "mixed":
         words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
         told = f"holds numbers and text ('{str(words.iloc[0])[:20]}')"
-        yield told, f"leave such cells empty, or say --categories {column.name}", True
+        remedy = f"leave such cells empty, or say --categories {column.name}"
+        yield told, remedy, prepare != "own"
         return
     different = int(column.nunique())
     if kind == "category":

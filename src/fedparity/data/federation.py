@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fedparity.arguments import checked, named
-from fedparity.data import build, frame, torchsets
+from fedparity.data import build, frame, own, torchsets
 from fedparity.data.build import Kind
 from fedparity.data.examples import Examples
 from fedparity.data.inputs import packed
@@ -18,6 +18,7 @@ from fedparity.data.sequences import windows
 from fedparity.data.source import USUAL, TableRecipe
 from fedparity.data.table import CLIENT, Table, read_tables
 from fedparity.errors import InputError
+from fedparity.imports import Allowed
 
 if TYPE_CHECKING:
     pass
@@ -150,7 +151,8 @@ class Federation(Examples):
             together, computed from counts, means and squares that each client tells of its own;
             ``"client"``, with each client's own numbers; ``"none"``, for numbers that are ready;
             a fitted :class:`~fedparity.data.Preparation` or its file; or a transformer of
-            scikit-learn, which is fitted on all training examples in one place.
+            scikit-learn or of your own, or its import path, which is fitted on all training
+            examples in one place.
 
         See :meth:`from_arrays` for the rest.
 
@@ -163,6 +165,10 @@ class Federation(Examples):
         >>> made.train.x.tolist(), made.preparation.outputs
         ([[-1.0, 0.0], [1.0, 1.0]], ('age', 'smokes=yes'))
         """
+        if own.is_code(prepare):
+            prepare = own.make(prepare, Allowed.by(named=prepare))
+        elif frame.way_of(prepare) == "own" and not isinstance(prepare, own.Coded):
+            prepare = own.coded(prepare)
         read = df if isinstance(df, pd.DataFrame | Table) else read_tables(df, client)
         roles = frame.Roles(
             client if client is not None else CLIENT,
@@ -181,12 +187,12 @@ class Federation(Examples):
         else:
             study = frame.Study.of(read.frame, roles, frame.way_of(prepare), read.odd)
         found = study.federation(prepare, build.checked(fractions), seed, outputs, kind)
-        recipe = None
-        if isinstance(read, Table) and isinstance(prepare, str):
+        recipe, way = None, prepare.code if isinstance(prepare, own.Coded) else prepare
+        if isinstance(read, Table) and isinstance(way, str):
             recipe = TableRecipe(
                 **{**vars(roles), "client": client},
                 table=read.pattern,
-                prepare=prepare,
+                prepare=way,
                 fractions=build.checked(fractions),
                 seed=seed,
                 outputs=outputs,

@@ -13,7 +13,7 @@ import torch
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from torch import Tensor
 
-from fedparity.data import build, doctor
+from fedparity.data import build, doctor, own
 from fedparity.data.build import Kind, Parts
 from fedparity.data.doctor import Finding
 from fedparity.data.fitting import fit
@@ -23,7 +23,7 @@ from fedparity.errors import InputError, unknown
 
 WAYS = ("federated", "client", "none")
 Prepare = Any
-"""One of the ways, a fitted :class:`Preparation` or its file, or a scikit-learn transformer."""
+"""A way, a fitted :class:`Preparation` or its file, or a transformer or its import path."""
 
 
 @dataclass(frozen=True)
@@ -179,10 +179,12 @@ def way_of(prepare: Prepare) -> str:
     if isinstance(prepare, Preparation):
         return "given"
     if isinstance(prepare, str):
+        if own.is_code(prepare):
+            return "own"
         if prepare not in WAYS and not prepare.lower().endswith(".json"):
             raise unknown("way to prepare", prepare, WAYS)
         return prepare if prepare in WAYS else "given"
-    if not (hasattr(prepare, "fit") and hasattr(prepare, "transform")):
+    if not isinstance(prepare, own.Coded | own.Transformer) or isinstance(prepare, type):
         raise InputError(
             f"prepare is {type(prepare).__name__}: give {', '.join(WAYS)}, a fitted Preparation, "
             "its file, or a transformer of scikit-learn"
@@ -208,9 +210,7 @@ def prepared(
     train = np.flatnonzero((part == 0) & (owner >= 0))
     rows = df[list(kinds)].iloc[train]
     if way == "own":
-        from sklearn.base import clone
-
-        return Preparation("own", (), own=clone(prepare).fit(rows), **told)
+        return Preparation("own", (), own=own.Own.fit(prepare, rows), **told)
     plain = {name: "category" if kind == "category" else "number" for name, kind in kinds.items()}
     return fit(rows, plain, owner[train], names, way, **told)
 

@@ -21,6 +21,7 @@ import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from fedparity.data.own import Own, OwnPage
 from fedparity.errors import InputError
 
 Floats = npt.NDArray[np.float32]
@@ -84,6 +85,9 @@ class _Page:
     format: Literal[1] = 1
 
 
+Page = Annotated[_Page | OwnPage, Field(discriminator="how")]
+
+
 @dataclass(frozen=True, eq=False)
 class Preparation:
     """How the columns of a table become the inputs of a model.
@@ -102,7 +106,7 @@ class Preparation:
     classes
         The names of the classes.
     own
-        A fitted transformer of the user's instead, which takes the columns as a DataFrame.
+        A transformer of the user's instead, which takes the columns as a DataFrame.
 
     Examples
     --------
@@ -119,13 +123,13 @@ class Preparation:
     client: str | None = None
     target: str | None = None
     classes: tuple[str, ...] = ()
-    own: Any = None
+    own: Own | None = None
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
         """The names of the inputs."""
         if self.own is not None:
-            return tuple(map(str, self.own.get_feature_names_out()))
+            return self.own.outputs
         return tuple(name for rule in self.columns for name in rule.outputs)
 
     def apply(self, df: pd.DataFrame, clients: Sequence[str] | None = None) -> Floats:
@@ -172,9 +176,7 @@ class Preparation:
 
     def _block(self, df: pd.DataFrame, client: str | None) -> npt.NDArray[Any]:
         if self.own is not None:
-            found = self.own.transform(df[list(self.own.feature_names_in_)])
-            dense = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
-            return _numbers_only(dense)
+            return self.own.transform(df)
         key = client if client in self.clients else None
         rules = self.columns if key is None else self.clients[key]
         table = {
@@ -194,9 +196,7 @@ class Preparation:
     def require(self, df: pd.DataFrame) -> None:
         """Refuse a table that lacks a column."""
         wanted = (
-            [str(name) for name in self.own.feature_names_in_]
-            if self.own is not None
-            else [rule.name for rule in self.columns]
+            list(self.own.reads) if self.own is not None else [rule.name for rule in self.columns]
         )
         absent = [f"'{name}'" for name in wanted if name not in df.columns]
         if absent:
@@ -208,19 +208,21 @@ class Preparation:
     def text(self) -> str:
         """Return the preparation as JSON."""
         if self.own is not None:
-            raise InputError(
-                "a transformer of your own is code, which is not written: keep it, and give it "
-                "again by prepare="
-            )
+            told = {f.name: getattr(self.own, f.name) for f in dataclasses.fields(self.own)}
+            told = {name: value for name, value in told.items() if name != "fitted"}
+            own = OwnPage("own", **told, **self._roles)
+            return json.dumps(dataclasses.asdict(own), ensure_ascii=False)
         page = _Page(
             self.how,  # type: ignore[arg-type]
             self.columns,
             dict(self.clients),
-            self.client,
-            self.target,
-            self.classes,
+            **self._roles,
         )
         return json.dumps(dataclasses.asdict(page), ensure_ascii=False)
+
+    @property
+    def _roles(self) -> dict[str, Any]:
+        return {"client": self.client, "target": self.target, "classes": self.classes}
 
     def save(self, path: str | Path) -> None:
         """Write the preparation as JSON: names and numbers, no code."""
@@ -244,11 +246,14 @@ class Preparation:
         if len(content) > LARGEST:
             raise InputError(f"{where} is too large for a preparation")
         try:
-            page = TypeAdapter(_Page).validate_json(content)
+            page = TypeAdapter(Page).validate_json(content)
         except ValidationError as error:
             first = error.errors()[0]
             at = ".".join(str(part) for part in first["loc"])
             raise InputError(f"{where} is no preparation: {at} {first['msg']}") from error
+        if isinstance(page, OwnPage):
+            own = Own(page.code, page.reads, page.outputs, page.means, page.deviations)
+            return cls("own", (), {}, page.client, page.target, page.classes, own)
         names = [rule.name for rule in page.columns]
         if len(set(names)) < len(names):
             raise InputError(f"{where} is no preparation: two columns have the same name")
@@ -317,11 +322,3 @@ def words(column: pd.Series[Any]) -> pd.Series[Any]:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.rename_categories([str(level) for level in column.cat.categories])
     return column.astype(str).where(column.notna())
-
-
-def _numbers_only(made: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if made.dtype.kind not in "biuf":
-        raise InputError(
-            f"the transformer returns {made.dtype} where numbers are expected: encode every column"
-        )
-    return made

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from fedparity import spec
-from fedparity.data import datasets, noise, partition
+from fedparity.data import datasets, noise, own, partition
 from fedparity.data.dataset import Dataset
 from fedparity.data.doctor import Finding
 from fedparity.data.federation import Federation
@@ -59,7 +59,7 @@ def rebuild(
         raise InputError("a recipe is a table with at least dataset and partition")
     if "table" in recipe:
         told = TableRecipe.read(recipe)
-        return noisy(of_table(told), told.noise, allowed)
+        return noisy(of_table(told, allowed), told.noise, allowed)
     read = spec.call("data", Recipe, {str(name): value for name, value in recipe.items()})
     made = datasets.read(read.dataset, data_dir, allowed, read.seed)
     federation = made if isinstance(made, Federation) else _dealt(made, read, allowed)
@@ -85,13 +85,15 @@ def studied(recipe: Mapping[str, Any]) -> tuple[Finding, ...]:
     return Study.of(found.frame, told.roles, way_of(told.prepare), found.odd).findings
 
 
-def of_table(recipe: TableRecipe) -> Federation:
-    """Return the federation of own tables, without noise."""
+def of_table(recipe: TableRecipe, allowed: Allowed = NOTHING) -> Federation:
+    """Return the federation of own tables, without noise; its preparation may be allowed code."""
     settings = {
         name: value
         for name, value in vars(recipe).items()
         if name not in ("table", "noise", "sha256") and not name.startswith("_")
     }
+    if own.is_code(recipe.prepare):
+        settings["prepare"] = own.make(recipe.prepare, allowed)
     return Federation.from_frame(table_of(recipe), **settings)
 
 

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from pydantic.dataclasses import dataclass as checked
 
 from fedparity.data import Federation, Split
-from fedparity.data.build import WHOLE, Kind
+from fedparity.data.build import MOST_GROUPS, WHOLE, Kind
 from fedparity.data.prepare import Preparation
 from fedparity.flower.codec import BadMessage, shown
 
@@ -60,6 +60,8 @@ class Hello:
         What every site and the server must agree on.
     whole
         Whether the model reads integers.
+    groups
+        The names of its groups inside the client, by kind.
     """
 
     client: Short
@@ -78,6 +80,9 @@ class Hello:
     python: Short
     settings: dict[Short, Short]
     whole: bool = False
+    groups: dict[Short, Annotated[tuple[Short, ...], Field(max_length=MOST_GROUPS)]] = Field(
+        default_factory=dict
+    )
 
     def text(self) -> str:
         """Return it as text."""

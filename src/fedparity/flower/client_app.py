@@ -105,6 +105,7 @@ def client_app(experiment: Settings, load: Load, task: Task | None, allowed: All
     app.query("losses")(Handler(sites, _exchange))
     app.train()(Handler(sites, _exchange))
     app.evaluate()(Handler(sites, _evaluate))
+    app.query("groups")(Handler(sites, _groups))
     return app
 
 
@@ -163,6 +164,13 @@ def _evaluate(site: Site, asked: RecordDict, context: Context) -> RecordDict:
     check(down, stamp, site)
     values = site.evaluate(down, stamp, _memory(site, stamp.run, context))
     return RecordDict({"numbers": MetricRecord(dict(values))})
+
+
+def _groups(site: Site, asked: RecordDict, context: Context) -> RecordDict:
+    down, stamp = codec.read_down(asked, *site.start)
+    check(down, stamp, site)
+    told = site.groups(down, stamp, _memory(site, stamp.run, context))
+    return RecordDict({"words": ConfigRecord({"groups": told})})
 
 
 def _memory(site: Site, run: str, context: Context) -> Memory:

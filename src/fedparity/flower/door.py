@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import torch
 from flwr.app import RecordDict
 from torch import Tensor
@@ -18,6 +19,7 @@ from fedparity.flower import codec
 from fedparity.flower.agreement import digest
 from fedparity.flower.checking import check_up, check_values, expected
 from fedparity.flower.codec import ALONE, BASE, BadMessage, Schema, Stamp
+from fedparity.flower.grouped import Cell, read, table
 from fedparity.flower.link import Failure, exchange
 from fedparity.flower.roster import Roster
 from fedparity.method.messages import SERVER, Down, Own, Replies, Up
@@ -30,6 +32,8 @@ KINDS = {
     "evaluate": "evaluate",
 }
 """Flower's types of our exchanges."""
+GROUPS = "query.groups"
+"""The type of an evaluation by groups."""
 
 
 class Received:
@@ -184,6 +188,24 @@ class FlowerDoor(Door):
                 found[split][model][metric][client] = value
         return found
 
+    def groups(self, down: Down) -> pd.DataFrame | None:
+        """Return what the sites tell of their groups; one more exchange, where any has some."""
+        facts = self.roster.facts
+        having = [c for c, name in enumerate(self.setup.federation.names) if facts[name].groups]
+        found: dict[str, list[Cell]] = {}
+        asked = dict.fromkeys(having, down)
+        for client, answer in (self._exchange(asked, GROUPS) if having else {}).items():
+            name = self.setup.federation.names[client]
+            if isinstance(answer, Failure):
+                self.unevaluated[client] = answer.reason
+                continue
+            try:
+                told = codec.words(answer).get("groups")
+                found[name] = read(told, facts[name], self.setup.task, self.setup.metrics)
+            except BadMessage as error:
+                self.unevaluated[client] = f"its reply is rejected: {error}"
+        return table(found, self.setup.federation.names) if found else None
+
     def _names(self, client: int) -> list[str]:
         """Return the numbers that a client's evaluation has."""
         there = [s for s in SPLITS if getattr(self.setup.federation, s).sizes[client]]
@@ -194,12 +216,15 @@ class FlowerDoor(Door):
             for metric in metrics
         ]
 
-    def _exchange(self, downs: dict[int, Down]) -> dict[int, RecordDict | Failure]:
+    def _exchange(
+        self, downs: dict[int, Down], kind: str | None = None
+    ) -> dict[int, RecordDict | Failure]:
         """Send each client its message and return the answers by client, in ascending order."""
         names, nodes = self.setup.federation.names, self.roster.node
         online = self.roster.refresh(self.deadline)
         there = {c: nodes[names[c]] for c in downs if nodes.get(names[c]) in online}
-        kind, round = next((KINDS[down.phase], down.round) for down in downs.values())
+        first = next(iter(downs.values()))
+        kind, round = kind or KINDS[first.phase], first.round
         messages = {
             node: codec.write_down(downs[client], self._stamp(client))
             for client, node in there.items()

@@ -14,7 +14,7 @@ import torch
 
 from fedparity.clients.door import Simulation
 from fedparity.clients.store import ClientStore
-from fedparity.data import Federation
+from fedparity.data import Federation, Split
 from fedparity.engines import choice
 from fedparity.engines.engine import rows_of
 from fedparity.errors import InputError
@@ -22,15 +22,18 @@ from fedparity.flower import codec
 from fedparity.flower.agreement import agreed, blueprint, conditions_of, digest
 from fedparity.flower.census import Hello
 from fedparity.flower.codec import ALONE, BASE, BadMessage, Stamp
+from fedparity.flower.grouped import Cell, cells, text
 from fedparity.flower.memory import Memory
 from fedparity.imports import Allowed
 from fedparity.learning.task import Task
 from fedparity.method.messages import SERVER, Down, Own, Up
+from fedparity.metrics import group_table
 from fedparity.records.settings import task_of
 from fedparity.reports.progress import Lines
 from fedparity.run import lstar, lstar_cache, lstar_rules
 from fedparity.run.file import algorithm_of, metrics_of, solver_of
 from fedparity.run.given import is_rule
+from fedparity.run.keeping import SPLITS, examples_table
 from fedparity.run.preparing import prepare
 
 ME = np.asarray([0])
@@ -106,6 +109,7 @@ class Site:
             parameters=self.setup.layout.size,
             python=platform.python_version(),
             settings=self.agreed,
+            groups={kind: tuple(names) for kind, names in federation.groups.items()},
         )
 
     def alone(self, clients: Sequence[str], folder: Path) -> dict[str, float]:
@@ -165,6 +169,27 @@ class Site:
             }.items()
             for metric, value in values.items()
         }
+
+    def groups(self, down: Down, stamp: Stamp, memory: Memory) -> str:
+        """Return how the groups inside the client fare with the model that it would really use."""
+        door, _ = self._door(stamp, memory)
+        federation, task = self.setup.federation, self.setup.task
+        told: list[Cell] = []
+        for split in SPLITS:
+            data: Split = getattr(federation, split)
+            if not len(data) or not federation.groups:
+                continue
+            if door.personal:
+                values = door.each_personal(down, data)
+            else:
+                values = door.engine.measure(down.x, down.buffers, data, outputs=True)
+            rows = examples_table(federation, split, data, "global", values)
+            for kind in federation.groups:
+                found = group_table(
+                    rows, kind, self.setup.metrics, accuracy=task.predicts == "classes"
+                )
+                told += cells(found, split, kind)
+        return text(told)
 
     def _door(self, stamp: Stamp, memory: Memory) -> tuple[Simulation, codec.Flat]:
         """Return the client as it is after the last round that counts, and its state then."""

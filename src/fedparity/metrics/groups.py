@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedparity.learning.seeds import generator
 from fedparity.metrics.metric import Metric, value_of
 
 Z = 1.959963984540054
@@ -66,10 +67,10 @@ def group_table(
     twenty groups with equal chances, one is expected to lie outside its own.
     """
     said = [name for name in rows if str(name).startswith("output")]
-    cells = rows.groupby(["client", f"{GROUP}{kind}"], observed=False, sort=False)
-    draws = np.random.default_rng(seed)
+    cells = rows.groupby(["client", f"{GROUP}{kind}"], observed=False)
     found = []
     for (client, group), cell in cells:
+        draws = generator(seed, f"groups {kind} {client} {group}")  # whoever else is there
         target = cell["target"].to_numpy() if "target" in cell else np.zeros(len(cell))
         output = cell[said].to_numpy(np.float64)
         output = output[:, 0] if len(said) == 1 else output
@@ -80,8 +81,7 @@ def group_table(
             metric.name: _sampled(metric, target, output, resamples, draws) for metric in metrics
         }
         found.append({"client": client, kind: group, "n": len(cell), **dict(_columns(numbers))})
-    table = pd.DataFrame(found)
-    return table.sort_values(["client", kind], kind="stable", ignore_index=True)
+    return pd.DataFrame(found)
 
 
 def _columns(numbers: dict[str, Estimate]) -> Iterator[tuple[str, float]]:

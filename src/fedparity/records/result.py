@@ -134,11 +134,14 @@ class Result(Trained):
         task: Task,
         preparation: Preparation | None,
         personal: dict[str, Tensor],
+        groups: pd.DataFrame | None = None,
     ) -> None:
         """Take what else is known of a run that has just ended."""
         self._personal = personal
         self._task, self._preparation = task, preparation
         self._tables["predictions"] = predictions
+        if groups is not None:
+            self._tables["groups"] = groups
         if lstar_curves is not None:
             self._tables["lstar_curves"] = lstar_curves
 
@@ -157,10 +160,12 @@ class Result(Trained):
     @property
     def groups(self) -> list[str]:
         """The kinds of groups inside clients that the run knows of, such as ``sex``."""
-        if not self._has_predictions():
-            return []
-        names = map(str, self.predictions.columns)
-        return [name.removeprefix(GROUP) for name in names if name.startswith(GROUP)]
+        if self._has("predictions"):
+            names = map(str, self.predictions.columns)
+            return [name.removeprefix(GROUP) for name in names if name.startswith(GROUP)]
+        if self._has("groups"):
+            return self._large("groups", "")["kind"].unique().tolist()
+        return []
 
     def by_group(
         self,
@@ -174,6 +179,8 @@ class Result(Trained):
 
         It is of the model that each client would really use, from :attr:`predictions`; where these
         were cut, of the examples that are there. See :func:`fedparity.metrics.group_table`.
+        Of a real federation it is what the sites told: the metrics of the run, and of groups of few
+        examples their number alone.
 
         Parameters
         ----------
@@ -188,6 +195,8 @@ class Result(Trained):
         """
         if kind not in self.groups:
             raise unknown("kind of group", kind, self.groups)
+        if not self._has("predictions"):
+            return self._told_groups(kind, metrics, split)
         known = [name for name in self.frame.metrics if name in METRICS]
         rows = self.predictions[self.predictions["split"] == split]
         used = "personal" if (rows["model"] == "personal").any() else "global"
@@ -198,6 +207,22 @@ class Result(Trained):
             accuracy=self.record.get("predicts") == "classes",
             resamples=resamples,
         )
+
+    def _told_groups(
+        self, kind: str, metrics: Iterable[Asked] | None, split: Split
+    ) -> pd.DataFrame:
+        """Return what the sites told of a kind of group."""
+        rows = self._large("groups", "")
+        rows = rows[(rows["kind"] == kind) & (rows["split"] == split)]
+        told = [str(name)[:-4] for name in rows if str(name).endswith("_low")]
+        beside = [name for name in told if name not in ("loss", "accuracy")]
+        asked = beside if metrics is None else [m.name for m in read_metrics(metrics)]
+        for name in set(asked).difference(beside):
+            raise unknown("metric told by the sites", name, beside)
+        shown = [name for name in told if name not in beside or name in asked]
+        columns = [name + end for name in shown for end in ("", "_low", "_high")]
+        found = rows[["client", "group", "n", *columns]].rename(columns={"group": kind})
+        return found.reset_index(drop=True)
 
     def certainty(
         self,
@@ -250,12 +275,13 @@ class Result(Trained):
 
     def has_tests(self) -> bool:
         """Tell whether predictions of test examples are kept."""
-        return self._has_predictions() and bool((self.predictions["split"] == "test").any())
+        return self._has("predictions") and bool((self.predictions["split"] == "test").any())
 
-    def _has_predictions(self) -> bool:
+    def _has(self, name: str) -> bool:
+        """Tell whether a large table is kept."""
         if self.path is None:
-            return "predictions" in self._tables
-        return RunDir(self.path).predictions.exists()
+            return name in self._tables
+        return (RunDir(self.path).path / f"{name}.parquet").exists()
 
     def given_lstar(self, split: Split) -> dict[str, float] | None:
         """Return L* by client, where somebody has one."""

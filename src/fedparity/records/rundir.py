@@ -34,10 +34,10 @@ class RunDir:
     ``experiment.yaml`` (complete, re-runnable), ``history.parquet``, ``clients.parquet``,
     ``lstar.parquet``, ``lstar_curves.parquet``, ``preparation.json`` (of own tables),
     ``model.safetensors``, ``last.safetensors`` where the model kept is not the last,
-    ``personal.safetensors`` where clients have models of their own, ``predictions.parquet``,
-    ``unseen.parquet`` where clients never trained, ``checkpoint/`` and the one before in
-    ``checkpoint.old/``, ``log.jsonl``, ``report.html``; ``checksums.json`` of what is read again,
-    and ``lock`` while a process writes to the directory.
+    ``personal.safetensors`` where clients have models of their own, ``predictions.parquet`` or, of
+    sites, ``groups.parquet``, ``unseen.parquet`` where clients never trained, ``checkpoint/`` and
+    the one before in ``checkpoint.old/``, ``log.jsonl``, ``report.html``; ``checksums.json`` of
+    what is read again, and ``lock`` while a process writes to the directory.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -52,6 +52,7 @@ class RunDir:
         self.unseen = self.path / "unseen.parquet"
         self.personal = self.path / "personal.safetensors"
         self.predictions = self.path / "predictions.parquet"
+        self.groups = self.path / "groups.parquet"
         self.lstar_curves = self.path / "lstar_curves.parquet"
         self.checkpoint = self.path / "checkpoint"
         self.log = self.path / "log.jsonl"
@@ -139,7 +140,7 @@ class RunDir:
     def _of_the_end(self) -> tuple[Path, ...]:
         """Return what a run leaves when it is finished."""
         ends = (self.clients, self.model, self.last, self.personal, self.predictions, self.report)
-        return (*ends, self.unseen)
+        return (*ends, self.unseen, self.groups)
 
     def restart(self) -> None:
         """Let a run begin again that has no checkpoint: what else it left is no longer true."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedparity.data import Federation, SiteTable, rebuild, table
+from fedparity.data.prepare import Preparation
 from fedparity.data.recipe import table_of as table_in
 from fedparity.data.source import TableRecipe, located
 from fedparity.data.table import is_table
@@ -45,6 +46,21 @@ def federation_of(
     ``allowed`` is the code that the settings may name.
     """
     return rebuild(recipe_of(settings), data_dir, allowed)
+
+
+def prepared_again(
+    settings: Mapping[str, Any], made: Preparation, folder: Path, allowed: Allowed
+) -> Preparation:
+    """Return the preparation of a run by a transformer of the user's own, fitted again.
+
+    It is fitted on the very table of the run, whose sha256 its settings tell.
+    """
+    again = federation_of(with_tables(dict(settings), folder), allowed=allowed).preparation
+    assert made.own is not None
+    if again is None or again.own is None:
+        raise InputError(f"{folder} was prepared by '{made.own.code}', its settings say otherwise")
+    made.own.require_same(again.own)
+    return again
 
 
 def site_of(

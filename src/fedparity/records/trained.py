@@ -20,6 +20,7 @@ from fedparity.learning.task import Factory, Task
 from fedparity.records.model import load_model, load_personal, save_module, with_tensors
 from fedparity.records.prediction import inputs_of, predicted, taking_what_was_given
 from fedparity.records.rundir import RunDir
+from fedparity.records.settings import prepared_again
 
 
 class Trained:
@@ -106,7 +107,11 @@ class Trained:
 
     @property
     def preparation(self) -> Preparation | None:
-        """How the columns of a table become inputs, where the run was of a table."""
+        """How the columns of a table become inputs, where the run was of a table.
+
+        A transformer of your own, read from the run's directory, is only described: :meth:`predict`
+        makes it again.
+        """
         if self._preparation is None and self.path is not None:
             folder = RunDir(self.path)
             if folder.preparation.exists():
@@ -121,13 +126,14 @@ class Trained:
         *,
         client: str | None = None,
         clients: Sequence[str] | None = None,
+        preparation: Preparation | None = None,
         allow_import: str | Iterable[str] = (),
     ) -> pd.DataFrame:
         """Return the probability of each class, one column a class, by its name.
 
         See :meth:`predict` for the parameters.
         """
-        said = self._said(x, client, clients, allow_import)
+        said = self._said(x, client, clients, preparation, allow_import)
         if said.ndim != 2 or self.record.get("predicts") != "classes":
             raise InputError(f"a {self.settings['task']} has no probabilities of classes: predict")
         return pd.DataFrame(said, columns=self._classes(said.shape[1]))
@@ -139,6 +145,7 @@ class Trained:
         *,
         client: str | None = None,
         clients: Sequence[str] | None = None,
+        preparation: Preparation | None = None,
         allow_import: str | Iterable[str] = (),
     ) -> npt.NDArray[Any]:
         """Return what the shared model says of new inputs: the likeliest class, or the value.
@@ -152,10 +159,13 @@ class Trained:
             Whose own model is asked, and whose rows these are; by default the shared model.
         clients
             The client of each row, where tables were prepared client by client.
+        preparation
+            Takes the place of the run's own: the federation's, where a transformer was given as an
+            object that no import path makes again.
         allow_import
             Packages whose code the run directory may name.
         """
-        said = self._said(x, client, clients, allow_import)
+        said = self._said(x, client, clients, preparation, allow_import)
         if self.record.get("predicts") != "classes":
             return said
         found: npt.NDArray[Any] = np.asarray(self._classes(said.shape[1]))[said.argmax(1)]
@@ -166,6 +176,7 @@ class Trained:
         x: Any,
         client: str | None,
         clients: Sequence[str] | None,
+        preparation: Preparation | None,
         allow_import: str | Iterable[str],
     ) -> npt.NDArray[Any]:
         if self.alone and client is None:
@@ -175,11 +186,21 @@ class Trained:
             )
         if client is not None and clients is None and isinstance(x, pd.DataFrame):
             clients = [client] * len(x)
-        inputs = inputs_of(x, self.record, self.preparation, clients)
+        prepared = self._prepared(allow_import) if preparation is None else preparation
+        inputs = inputs_of(x, self.record, prepared, clients)
         if self._task is None:
             allowed = Allowed.by(allow_import)
             self._task = tasks.read(str(self.settings["task"]), "linear", allowed)
         return predicted(self.model(client, allow_import=allow_import), self._task, inputs)
+
+    def _prepared(self, allow_import: str | Iterable[str]) -> Preparation | None:
+        """Return the preparation; code of the user's is made and fitted again."""
+        found = self.preparation
+        if found is not None and found.own is not None and found.own.fitted is None:
+            assert self.path is not None
+            allowed = Allowed.by(allow_import)
+            found = self._preparation = prepared_again(self.settings, found, self.path, allowed)
+        return found
 
     def _classes(self, count: int) -> list[Any]:
         """Return the names of the classes, or their numbers where they had none."""

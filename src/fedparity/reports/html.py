@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fedparity.certainty import FEW
-from fedparity.metrics.groups import GROUP, RESAMPLES
+from fedparity.metrics.groups import RESAMPLES
 from fedparity.records.result import Result
 from fedparity.records.rundir import RunDir
 from fedparity.reports import numbers, unseen
@@ -267,7 +267,7 @@ def _groups(results: Results) -> Iterator[str]:
     for name, result in results.items():
         for kind in result.groups:
             yield f"<h2>Clients by {escape(kind)}{escape(f': {name}') * (len(results) > 1)}</h2>"
-            cells = len(result.clients) * result.predictions[f"{GROUP}{kind}"].nunique()
+            cells = len(result.by_group(kind, metrics=(), resamples=0))
             light = cells * len(result.frame.metrics) <= MOST_CELLS
             table = result.by_group(kind, resamples=RESAMPLES if light else 0)
             yield from _by_group(table, kind)

@@ -127,9 +127,9 @@ class Run(Evaluated):
             )
 
     def _keep_preparation(self) -> None:
-        """Write down how tables became inputs; a transformer of the user's stays with the user."""
+        """Write down how tables became inputs; of a transformer of the user's how to make it."""
         made = self.experiment.federation.preparation
-        if self.folder is not None and made is not None and made.own is None:
+        if self.folder is not None and made is not None:
             self.folder.write_text(self.folder.preparation, made.text())
 
     def _rounds(self, state: RunState) -> None:
@@ -263,6 +263,7 @@ class Run(Evaluated):
         owned, left = keeping.personal_models(experiment, self.door, down)
         if left:
             settings["record"]["personal"] = left
+        groups = self.door.groups(down)
         settings["record"]["diverged"] = diverged = self._diverged(down, clients)
         module = experiment.setup.layout.write(self.module, down.x, down.buffers).eval()
         path = None
@@ -271,7 +272,7 @@ class Run(Evaluated):
             self.folder.write_table(self.folder.history, self.history.table())
             with self.folder.checksums.placing(self.folder.model) as beside:
                 save_module(module, beside)
-            self._keep_more(state, examples, alone)
+            self._keep_more(state, examples, alone, groups)
             if unseen is not None:
                 self.folder.write_table(self.folder.unseen, unseen)
             if owned:
@@ -284,7 +285,7 @@ class Run(Evaluated):
         result = Result(clients, self.history.table(), settings, state.round, module, path)
         curves = None if alone is None else alone.curves
         made = experiment.federation.preparation
-        result.keep(examples, curves, experiment.setup.task, made, owned)
+        result.keep(examples, curves, experiment.setup.task, made, owned, groups)
         result.unseen = unseen
         if path is not None:
             from fedparity.reports.html import write
@@ -304,12 +305,20 @@ class Run(Evaluated):
             self.alone = lstar_cache.recalled(experiment.setup, rule, experiment.choice.name)
         return self.alone
 
-    def _keep_more(self, state: RunState, examples: pd.DataFrame, alone: Alone | None) -> None:
-        """Write predictions, the courses of clients alone, and the last model beside the best."""
+    def _keep_more(
+        self,
+        state: RunState,
+        examples: pd.DataFrame,
+        alone: Alone | None,
+        groups: pd.DataFrame | None,
+    ) -> None:
+        """Write what is kept of examples, groups and training alone, and the last model."""
         folder = self.folder
         assert folder is not None
         if len(examples):
             folder.write_table(folder.predictions, examples)
+        if groups is not None:
+            folder.write_table(folder.groups, groups)
         if alone is not None:
             folder.write_table(folder.lstar_curves, alone.curves)
         if state.best_x is not None:

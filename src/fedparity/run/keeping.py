@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedparity.clients.door import Door, Simulation
-from fedparity.data import Split
+from fedparity.data import Federation, Split
 from fedparity.engines.evaluation import OUTPUT
 from fedparity.method.messages import Down, Own
 from fedparity.metrics.groups import GROUP
@@ -24,7 +24,7 @@ MOST_NUMBERS = 1 << 23
 """Numbers kept of predictions; of larger federations, the first examples of every client."""
 MOST_PERSONAL = 1 << 25
 """Numbers kept of the clients' own models; those of more are not kept."""
-SPLITS = ("validation", "test")
+SPLITS: tuple[Literal["validation", "test"], ...] = ("validation", "test")
 COLUMNS = ("client", "split", "index", "target", "loss", "model")
 
 
@@ -42,7 +42,7 @@ def predictions(
     models = 1 + door.personal + (own is not None)
     most, whole = _most(experiment, models)
     tables = [
-        _table(experiment, split, data, model, values)
+        examples_table(experiment.federation, split, data, model, values)
         for split in SPLITS
         if len(data := _first(getattr(experiment.federation, split), most))
         for model, values in _said(door, down, own, data)
@@ -129,19 +129,20 @@ def _places(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return places
 
 
-def _table(
-    experiment: Experiment, split: str, data: Split, model: str, values: dict[str, Tensor]
+def examples_table(
+    federation: Federation, split: str, data: Split, model: str, values: dict[str, Tensor]
 ) -> pd.DataFrame:
+    """Return one row an example of a split: whose it is, and what a kind of model says of it."""
     kind = values["loss"].dtype
     said = values[OUTPUT].to(kind)
-    everyone = pd.Index(experiment.federation.names)
+    everyone = pd.Index(federation.names)
     names = pd.Categorical.from_codes(data.owner.numpy(), categories=everyone)
     columns: dict[str, Any] = {
         "client": names,
         "split": pd.Categorical([split] * len(data), categories=SPLITS),
         "index": _places(data.sizes),
     }
-    for group, called in experiment.federation.groups.items():
+    for group, called in federation.groups.items():
         columns[f"{GROUP}{group}"] = pd.Categorical.from_codes(
             data.groups[group], categories=pd.Index(called)
         )
