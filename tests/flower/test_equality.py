@@ -55,12 +55,15 @@ def test_every_part_gives_the_bits_of_the_simulator(part, tmp_path):
     check(Deployment(tmp_path, settings))
 
 
+@pytest.mark.filterwarnings("ignore:.*gives no privacy")
 @pytest.mark.parametrize(
     "text",
     [
         "scaffold+fedfv",
         "eagle(lam=0.5)+prox+momentum",
         "lsr+pgvc+fedeba_plus(alpha=0.9, theta=30)+nova",
+        "term(t=2, inner=1.5)",
+        "scaffold+dp_client(where=clients, noise=0.5, clip=0.3, seeded=true)",
     ],
 )
 def test_a_list_of_parts_gives_the_bits_of_the_simulator(text, tmp_path):

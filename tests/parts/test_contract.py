@@ -12,7 +12,13 @@ import fedparity as fp
 from fedparity.errors import InputError
 from fedparity.parts import PARTS, Part
 from fedparity.testing import CHECKS, Bench, Trial, unlike_clients
-from fedparity.testing.checks import check_engines, check_finite, check_replies, check_resume
+from fedparity.testing.checks import (
+    check_engines,
+    check_finite,
+    check_order,
+    check_replies,
+    check_resume,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gives no privacy")
 
@@ -195,6 +201,17 @@ def test_weighting_by_loss_refuses_a_second_weighting():
     for pair in permutations(["afl", "eagle", "qffl"], 2):
         with pytest.raises(InputError, match="would overwrite the weights"):
             fp.algorithm("+".join(pair))
+
+
+FURTHER = ["term(t=2, inner=1.5)", "dp_client(where=clients, noise=0.5, clip=0.3, seeded=true)"]
+"""Further ways through a part that keep all checks, with those above."""
+
+
+@pytest.mark.parametrize("text", FURTHER)
+@pytest.mark.parametrize("check", [check_resume, check_order], ids=["resume", "order"])
+def test_tilted_examples_and_noise_of_the_clients_keep_the_whole_contract(text, check, trial):
+    (part,) = fp.algorithm(text).parts
+    check(part, trial)
 
 
 def test_the_contract_holds_for_a_federation_of_one_client():

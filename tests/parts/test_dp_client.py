@@ -63,15 +63,19 @@ def test_updates_outside_the_bound_are_shortened_to_it():
     )
 
 
-def test_no_vector_of_scaffold_leaves_a_client_unclipped():
-    free = sent([Scaffold()])
+@pytest.mark.parametrize("engine", ["loop", "vmap"])
+@pytest.mark.parametrize(
+    "order", [[Scaffold(), DPClient(clip=0.1)], [DPClient(clip=0.1), Scaffold()]]
+)
+def test_no_vector_of_scaffold_leaves_a_client_unclipped(order, engine):
+    free = sent([Scaffold()], engine=engine)
     assert (norms(free, free.reports["scaffold"]["dc"]) > 0.1).all()
-    for order in ([Scaffold(), DPClient(clip=0.1)], [DPClient(clip=0.1), Scaffold()]):
-        found = sent(order)
-        whole = norms(found, found.reports["scaffold"]["dc"])
-        torch.testing.assert_close(whole, torch.full_like(whole, 0.1))
-        assert set(found.reports) == {"scaffold"}
-        assert set(found.reports["scaffold"]) == {"dc"}
+    found = sent(order, engine=engine)
+    # All that a reply has: the update, buffers, and every report of every part.
+    rest = [value.flatten(1) for told in found.reports.values() for value in told.values()]
+    whole = norms(found, found.buffers, *rest)
+    torch.testing.assert_close(whole, torch.full_like(whole, 0.1))
+    assert {part: set(told) for part, told in found.reports.items()} == {"scaffold": {"dc"}}
 
 
 def test_a_report_that_nobody_declared_does_not_leave():
