@@ -49,3 +49,16 @@ def test_fedavg_and_fedbn_differ_on_resnet18():
     found = example("cifar100_fedbn").main(federation, rounds=2)
     losses = [result.clients["test_loss"].to_numpy() for result in found.values()]
     assert not np.allclose(*losses)
+
+
+def test_equal_losses_harm_the_easy_client_and_equal_gaps_do_not(capsys):
+    found = example("loss_gap_parity").main()
+    assert "test_gap" in capsys.readouterr().out
+    loss, gap = (
+        {name.partition("(")[0]: result.clients[column] for name, result in found.items()}
+        for column in ("test_loss", "test_gap")
+    )
+    spread = {name: np.ptp(values) for name, values in loss.items()}
+    assert spread["afl"] < 0.5 * min(spread["fedavg"], spread["eagle"])
+    assert gap["afl"][0] > 2 * max(gap["fedavg"][0], gap["eagle"].max())
+    assert np.ptp(gap["eagle"]) < 0.5 * np.ptp(gap["afl"])

@@ -11,6 +11,8 @@ import fedparity as fp
 from fedparity.data.inputs import packed
 from fedparity.errors import InputError
 from fedparity.learning.unpacking import unpacked
+from fedparity.records.export import shape_of, to_onnx, to_pt2
+from fedparity.records.prediction import example_of
 from fedparity.records.result import Result
 
 WORDS, LENGTH = 12, 6
@@ -113,6 +115,39 @@ def test_prediction_takes_a_dict_also_from_the_run_directory(tmp_path):
     ):
         with pytest.raises(InputError, match=why):
             done.predict(wrong)
+
+
+def test_an_exported_model_takes_the_dict(tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    done = experiment().run(tmp_path / "run")
+    x = {name: values.astype(np.int64) for name, values in texts(seed=1)[0].items()}
+    tensors = {name: torch.from_numpy(values) for name, values in x.items()}
+    with torch.no_grad():
+        wanted = done.model()(tensors).numpy()
+    example = example_of(done.settings["record"], done.model())
+    to_onnx(done.model(), example, tmp_path / "model.onnx")
+    (said,) = runtime.InferenceSession(tmp_path / "model.onnx").run(None, x)
+    np.testing.assert_allclose(said, wanted, atol=1e-6)
+    to_pt2(done.model(), example, tmp_path / "model.pt2")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    np.testing.assert_allclose(program(tensors).detach().numpy(), wanted, atol=1e-12)
+    assert shape_of(example) == {"ids": [LENGTH], "mask": [LENGTH]}
+
+
+class Branching(Reader):
+    """A model that looks at its inputs before it decides what to do."""
+
+    def forward(self, x: dict[str, Tensor]) -> Tensor:
+        return super().forward(x) * (2 if bool(x["ids"].sum() > 0) else 1)
+
+
+def test_a_model_that_torch_cannot_export_is_told_in_one_line(tmp_path):
+    made, shape = torch.zeros(2, LENGTH, dtype=torch.int64), {"ids": (LENGTH,), "mask": (LENGTH,)}
+    with pytest.raises(InputError, match=r"^torch cannot export this model") as caught:
+        to_pt2(Branching(shape, 2), {"ids": made, "mask": made + 1}, tmp_path / "model.pt2")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_packing_is_undone_by_unpacking():

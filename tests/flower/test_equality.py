@@ -70,6 +70,31 @@ def test_a_list_of_parts_gives_the_bits_of_the_simulator(text, tmp_path):
     check(Deployment(tmp_path, {"algorithm": text}))
 
 
+class Masked(nn.Module):
+    """The mean of the words that a mask leaves, and a weight of the text's length."""
+
+    def __init__(self, shape: dict[str, tuple[int, ...]], outputs: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(9, 4)
+        self.out = nn.Linear(4 + shape["length"][0], outputs)
+
+    def forward(self, x: dict[str, torch.Tensor]) -> torch.Tensor:
+        there = x["mask"].to(self.out.weight.dtype)[..., None]
+        words = (self.embed(x["ids"]) * there).sum(-2) / there.sum(-2)
+        found: torch.Tensor = self.out(torch.cat([words, x["length"]], -1))
+        return found
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold+fedfv", "eagle"])
+def test_inputs_of_several_tensors_give_the_bits_of_the_simulator(algorithm, tmp_path):
+    rng = np.random.default_rng(0)
+    mask = np.arange(5) < rng.integers(1, 6, (40, 1))
+    x = {"ids": rng.integers(0, 9, (40, 5)), "mask": mask, "length": mask.mean(1)}
+    clients = fp.Federation.from_arrays(x, mask[:, 2].astype(int), np.arange(40) % 3)
+    task = fp.Classification(Masked)
+    check(Deployment(tmp_path, {"algorithm": algorithm}, clients, task))
+
+
 def test_losses_gaps_and_reports_are_there_as_in_the_simulator(tmp_path):
     result = check(Deployment(tmp_path, {"algorithm": "eagle", "dtype": "float32"}))
     assert result.clients["test_gap"].notna().sum() == 3  # the third client has no test example

@@ -53,6 +53,8 @@ def altered(who: str, **changes: object):
         ({"seed": "7"}, "client '1': its seed is '7', the server's is '1'"),
         ({"outputs": 2}, "client '1': its outputs is 2, that of '0' is 3"),
         ({"shape": [4]}, r"client '1': its shape is \(4,\), that of '0' is \(3,\)"),
+        ({"fields": [["x", [3], False]]}, "client '1': its fields is .*, that of '0' is "),
+        ({"fields": [["x", [2], False]]}, "its 'fields' is wrong: .* do not fill its input"),
         ({"train": -5}, "what it tells of its 'train' is wrong"),
         ({"shape": [1 << 20, 1 << 20]}, "what it tells of its 'shape' is wrong: .* more than"),
         ({"shape": [1] * 40}, "what it tells of its 'shape' is wrong"),

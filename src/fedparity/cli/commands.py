@@ -227,7 +227,7 @@ def export(
     allow_import: AllowImport = None,
 ) -> None:
     """Write the shared model of a run in a format that other programs read."""
-    from fedparity.records.export import to_onnx, to_pt2
+    from fedparity.records.export import shape_of, to_onnx, to_pt2
     from fedparity.records.model import load_model
     from fedparity.records.prediction import example_of
     from fedparity.records.rundir import RunDir
@@ -242,7 +242,7 @@ def export(
     for file, write in ((onnx, to_onnx), (pt2, to_pt2)):
         if file is not None:
             write(module, example, file)
-            typer.echo(f"{directory} is in {file}; its inputs are {list(example.shape[1:])}")
+            typer.echo(f"{directory} is in {file}; its inputs are {shape_of(example)}")
 
 
 @app.command("profile")

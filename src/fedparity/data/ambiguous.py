@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from fedparity import spec
 from fedparity.arguments import checked
 from fedparity.data.dataset import Dataset
+from fedparity.data.folder import data_dir as root_of
 from fedparity.data.images import Reading, read_mnist_like
+from fedparity.data.pt import read_tensor
 from fedparity.data.split import Ints
 from fedparity.errors import InputError
 from fedparity.learning.seeds import generator
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The part of each client's examples that is ambiguous."""
+PUBLISHED = "AmbiguousMNIST/amnist_{}.pt"
+"""The images ``[N, 1, 28, 28]`` and, for each, several labels that people might give it."""
 Pixels = npt.NDArray[np.float32]
+Clients = tuple[Pixels, Ints, Ints]
+"""Images, labels and the client of each."""
 
 
 def ambiguous_clients(
     x: npt.NDArray[np.uint8], y: Ints, each: int, low: float, seed: int
-) -> tuple[Pixels, Ints, Ints]:
+) -> Clients:
     """Return images, labels and clients: ``each`` examples of every share of ambiguous ones.
 
     An ambiguous digit is ``(1 - t) a + t b`` of images a and b of two digits that differ, with t
@@ -66,24 +73,73 @@ def _other_digits(y: Ints, first: Ints, order: Ints, used: int) -> tuple[Ints, i
     return order[used : used + len(first)], used + len(first)
 
 
+def published_clients(
+    x: npt.NDArray[np.uint8], y: Ints, unclear: Pixels, answers: Ints, each: int, seed: int
+) -> Clients:
+    """Return the same of published ambiguous images ``[N, 1, 28, 28]`` and answers ``[N, L]``.
+
+    The label of an ambiguous image is one of its answers, by chance. No image is used twice.
+    """
+    rng = generator(seed, "ambiguous digits")
+    clear, dirty = rng.permutation(len(y)), rng.permutation(len(answers))
+    images, labels, clients = [], [], []
+    for client, share in enumerate(SHARES):
+        mixed = round(share * each)
+        if mixed > len(dirty) or each - mixed > len(clear):
+            raise InputError(f"too few images for {each} a client: take fewer examples")
+        some, dirty = dirty[:mixed], dirty[mixed:]
+        others, clear = clear[: each - mixed], clear[each - mixed :]
+        images.append(np.concatenate([unclear[some], x[others].astype(np.float32) / 255]))
+        told = answers[some, rng.integers(0, answers.shape[1], mixed)]
+        labels.append(np.concatenate([told, y[others]]))
+        clients.append(np.full(each, client))
+    return np.concatenate(images), np.concatenate(labels), np.concatenate(clients)
+
+
+def _published(folder: Path) -> tuple[Pixels, Ints]:
+    """Return the published ambiguous images, from 0 to 1, and their answers."""
+    files = [folder / PUBLISHED.format(name) for name in ("samples", "labels")]
+    unclear = read_tensor(files[0], (None, 1, 28, 28))
+    answers = read_tensor(files[1], (len(unclear), None))
+    if unclear.dtype != np.float32 or answers.dtype != np.int64:
+        raise InputError(f"{files[0]} holds {unclear.dtype} and {files[1].name} {answers.dtype}")
+    if not (np.isfinite(unclear).all() and unclear.min() >= 0 and unclear.max() <= 1):
+        raise InputError(f"{files[0]} holds pixels that are not from 0 to 1")
+    if answers.min() < 0 or answers.max() > 9:
+        raise InputError(f"{files[1]} holds labels {answers.min()} to {answers.max()}, not 0 to 9")
+    return unclear, answers
+
+
 @checked
 def ambiguous_mnist(
     each: Annotated[int, Field(ge=8, le=8000)] = 1000,
     low: Annotated[float, Field(gt=0, le=0.5)] = 0.4,
     seed: Annotated[int, Field(ge=0)] = 0,
+    source: Literal["auto", "published", "mixed"] = "auto",
     data_dir: Path | str | None = None,
 ) -> Dataset:
     """Five clients of whose digits none, a quarter, half, three quarters and all are ambiguous.
 
-    Natural clients ambiguous-0 to ambiguous-100, of ``each`` images. An ambiguous digit is a mix of
-    MNIST images of two digits, of which each has a share of at least ``low``, and its label is one
-    of the two by chance: nobody can tell it, so the best loss differs from client to client. Read
-    from the files of ``mnist``; no image occurs twice.
+    Natural clients ambiguous-0 to ambiguous-100, of ``each`` images; the others are MNIST's, from
+    the files of ``mnist``. Nobody can tell an ambiguous digit, so the best loss differs from client
+    to client. No image occurs twice.
+
+    Parameters
+    ----------
+    source
+        ``published``: the ambiguous images of DirtyMNIST, which the EAGLE paper uses, from
+        ``AmbiguousMNIST/amnist_samples.pt`` and ``amnist_labels.pt``; the label is one of the ten
+        that come with each image, by chance. ``mixed``: a mix of two MNIST images of different
+        digits, whose label is that of one of the two. ``auto``: published where the files are
+        there; the run records which it was.
+    low
+        The least share that either image has of a mix.
 
     Notes
     -----
-    The EAGLE paper has such clients of DirtyMNIST, whose ambiguous digits come out of a generative
-    model. These are made by interpolation, so numbers will differ from the paper's.
+    The published images come out of a generative model, so numbers of mixed ones will differ from
+    the paper's. The publishers' loader adds Gaussian noise to all images; none is added here. Their
+    files are read without unpickling.
 
     References
     ----------
@@ -92,7 +148,15 @@ def ambiguous_mnist(
     """
     remedy = "get the four files of the MNIST database (LeCun, Cortes, Burges) as .gz"
     found = read_mnist_like("mnist", "MNIST/raw", remedy, Reading(), data_dir)
-    x, y, client = ambiguous_clients(found.x, found.y, each, low, seed)
+    root = root_of(data_dir)
+    there = (root / PUBLISHED.format("samples")).is_file()
+    settings: dict[str, spec.Value] = {"each": each, "seed": seed}
+    if source == "published" or (source == "auto" and there):
+        x, y, client = published_clients(found.x, found.y, *_published(root), each, seed)
+        settings["source"] = "published"
+    else:
+        x, y, client = ambiguous_clients(found.x, found.y, each, low, seed)
+        settings |= {"low": low, "source": "mixed"}
     names = tuple(f"ambiguous-{round(100 * share)}" for share in SHARES)
     made = Dataset("ambiguous_mnist", x, y, 10, natural=client, natural_names=names)
-    return made.named("ambiguous_mnist", each=each, low=low, seed=seed)
+    return made.named("ambiguous_mnist", **settings)

@@ -29,6 +29,7 @@ from fedparity.data.dataset import Dataset
 from fedparity.data.emnist import emnist
 from fedparity.data.federation import Federation, numbered
 from fedparity.data.folder import find
+from fedparity.data.illustration import easy_and_hard
 from fedparity.data.images import (
     Normalise,
     Reading,
@@ -46,10 +47,13 @@ from fedparity.data.people import (
     school,
     vehicle,
 )
+from fedparity.data.questions import medical_question_pairs, quora_question_pairs
+from fedparity.data.reddit import reddit
 from fedparity.data.source import USUAL
 from fedparity.data.synthetic import CLASSES, alpha_beta, eagle_clients
 from fedparity.data.tcga import tcga_brca
-from fedparity.data.texts import medical_question_pairs, shakespeare
+from fedparity.data.texts import shakespeare
+from fedparity.data.tiny_imagenet import tiny_imagenet
 from fedparity.errors import InputError, absent
 from fedparity.imports import Allowed
 
@@ -293,6 +297,7 @@ def heart_disease(
 DATASETS: Mapping[str, Callable[..., Dataset]] = {
     "digits": digits,
     "eagle_synthetic": eagle_synthetic,
+    "easy_and_hard": easy_and_hard,
     "synthetic": synthetic,
     "mnist": mnist,
     "fashion_mnist": fashion_mnist,
@@ -304,6 +309,9 @@ DATASETS: Mapping[str, Callable[..., Dataset]] = {
     "ambiguous_mnist": ambiguous_mnist,
     "shakespeare": shakespeare,
     "medical_question_pairs": medical_question_pairs,
+    "quora_question_pairs": quora_question_pairs,
+    "reddit": reddit,
+    "tiny_imagenet": tiny_imagenet,
     "adult": adult,
     "vehicle": vehicle,
     "landmine": landmine,

@@ -8,12 +8,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
 from rich.console import Console
+from typing_extensions import Self
 
 from fedparity.arguments import checked
 from fedparity.data import build, doctor, show

@@ -13,13 +13,22 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.dataclasses import dataclass as checked
 
 from fedparity.data import Federation, Split
 from fedparity.data.build import MOST_GROUPS, WHOLE, Kind
 from fedparity.data.prepare import Preparation
 from fedparity.flower.codec import BadMessage, shown
+from fedparity.learning.unpacking import fields_of
 
 LONGEST = 1 << 20
 """Bytes of what a site tells of itself."""
@@ -36,6 +45,8 @@ def _bounded(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 Shape = Annotated[tuple[Count, ...], AfterValidator(_bounded)]
 Short = Annotated[str, Field(max_length=1 << 12)]
+Tensors = tuple[tuple[Short, Shape, bool], ...]
+"""The tensors of an input that is several, as :class:`~fedparity.learning.unpacking.Field`."""
 
 
 @checked(frozen=True, config=ConfigDict(extra="forbid", strict=True))
@@ -50,6 +61,9 @@ class Hello:
         Its numbers of examples.
     shape, target
         The shapes of one input and of one target.
+    fields
+        Of inputs that are a dict of tensors, packed into one: the name and shape of each, and
+        whether it holds whole numbers.
     columns
         Of a table the input columns, and what each holds.
     fingerprint
@@ -80,9 +94,20 @@ class Hello:
     python: Short
     settings: dict[Short, Short]
     whole: bool = False
+<<<<<<< Updated upstream
     groups: dict[Short, Annotated[tuple[Short, ...], Field(max_length=MOST_GROUPS)]] = Field(
         default_factory=dict
     )
+=======
+    fields: Tensors = ()
+
+    @field_validator("fields")
+    @classmethod
+    def _fill_the_input(cls, fields: Tensors, info: ValidationInfo) -> Tensors:
+        if fields and info.data.get("shape") != (sum(math.prod(shape) for _, shape, _ in fields),):
+            raise ValueError("the tensors of one example do not fill its input")
+        return fields
+>>>>>>> Stashed changes
 
     def text(self) -> str:
         """Return it as text."""
@@ -171,6 +196,7 @@ def stand_in(
         kind=first.kind,
         classes=first.classes,
         columns=first.columns,
+        fields=fields_of(first.fields),
         recipe=recipe,
         preparation=preparation,
         prints=tuple(site.fingerprint for site in sites),

@@ -22,7 +22,17 @@ LOOK_AGAIN = 1.0
 """Seconds between two looks for nodes that are not there yet."""
 ATTEMPTS = 3
 """Times that a node which appears during a run may fail to introduce itself."""
-COMMON = ("shape", "target", "whole", "outputs", "kind", "classes", "model", "parameters")
+COMMON = (
+    "fields",
+    "shape",
+    "target",
+    "whole",
+    "outputs",
+    "kind",
+    "classes",
+    "model",
+    "parameters",
+)
 """What all sites must have alike, beside the settings."""
 
 

@@ -74,10 +74,6 @@ class Site:
                 "federation.only(client)"
             )
         task = task or task_of(settings, federation.kind, allowed)
-        if federation.fields:
-            raise InputError(
-                "inputs that are a dict of tensors are not carried to Flower sites yet"
-            )
         self.setup = prepare(
             federation,
             task,
@@ -98,6 +94,7 @@ class Site:
             validation=len(federation.validation),
             test=len(federation.test),
             shape=federation.shape,
+            fields=tuple((name, size, whole) for name, size, whole in federation.fields),
             target=tuple(federation.train.y.shape[1:]),
             whole=not federation.train.x.is_floating_point(),
             outputs=federation.outputs,

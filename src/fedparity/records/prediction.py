@@ -16,7 +16,7 @@ from fedparity.data.prepare import Preparation
 from fedparity.engines.evaluation import blocks
 from fedparity.errors import InputError
 from fedparity.learning.task import Task
-from fedparity.learning.unpacking import fields_of
+from fedparity.learning.unpacking import fields_of, unpacked
 
 Output = npt.NDArray[Any]
 
@@ -111,9 +111,10 @@ def predicted(module: nn.Module, task: Task, x: Tensor) -> Output:
     return found
 
 
-def example_of(record: Mapping[str, Any], module: nn.Module) -> Tensor:
+def example_of(record: Mapping[str, Any], module: nn.Module) -> Tensor | dict[str, Tensor]:
     """Return two inputs of zeros, of the kind that the module takes."""
     kind = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
-    return torch.zeros(
-        2, *record["inputs"], dtype=torch.int64 if record.get("whole_inputs") else kind
-    )
+    dtype = torch.int64 if record.get("whole_inputs") else kind
+    packed = torch.zeros(2, *record["inputs"], dtype=dtype)
+    fields = fields_of(record.get("fields"))
+    return unpacked(packed, fields) if fields else packed
