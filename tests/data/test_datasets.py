@@ -433,7 +433,8 @@ def test_the_table_of_datasets_is_complete():
         "digits", "eagle_synthetic", "synthetic", "mnist", "fashion_mnist", "cifar10", "femnist",
         *("heart_disease", "adult", "vehicle", "landmine", "school", "acs_income", "beijing_air"),
         *("communities_crime", "law_school", "tcga_brca", "cifar100", "emnist", "ambiguous_mnist"),
-        *("shakespeare", "medical_question_pairs"),
+        *("shakespeare", "medical_question_pairs", "quora_question_pairs", "reddit"),
+        *("easy_and_hard", "tiny_imagenet"),
     }  # fmt: skip
 
 

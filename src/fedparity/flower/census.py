@@ -94,11 +94,9 @@ class Hello:
     python: Short
     settings: dict[Short, Short]
     whole: bool = False
-<<<<<<< Updated upstream
     groups: dict[Short, Annotated[tuple[Short, ...], Field(max_length=MOST_GROUPS)]] = Field(
         default_factory=dict
     )
-=======
     fields: Tensors = ()
 
     @field_validator("fields")
@@ -107,7 +105,6 @@ class Hello:
         if fields and info.data.get("shape") != (sum(math.prod(shape) for _, shape, _ in fields),):
             raise ValueError("the tensors of one example do not fill its input")
         return fields
->>>>>>> Stashed changes
 
     def text(self) -> str:
         """Return it as text."""
