@@ -190,8 +190,8 @@ class FlowerDoor(Door):
 
     def groups(self, down: Down) -> pd.DataFrame | None:
         """Return what the sites tell of their groups; one more exchange, where any has some."""
-        facts = self.roster.facts
-        having = [c for c, name in enumerate(self.setup.federation.names) if facts[name].groups]
+        hello = self.roster.hello
+        having = [c for c, name in enumerate(self.setup.federation.names) if hello[name].groups]
         found: dict[str, list[Cell]] = {}
         asked = dict.fromkeys(having, down)
         for client, answer in (self._exchange(asked, GROUPS) if having else {}).items():
@@ -201,7 +201,7 @@ class FlowerDoor(Door):
                 continue
             try:
                 told = codec.words(answer).get("groups")
-                found[name] = read(told, facts[name], self.setup.task, self.setup.metrics)
+                found[name] = read(told, hello[name], self.setup.task, self.setup.metrics)
             except BadMessage as error:
                 self.unevaluated[client] = f"its reply is rejected: {error}"
         return table(found, self.setup.federation.names) if found else None

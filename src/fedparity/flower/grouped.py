@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from fedparity.data.build import natural
-from fedparity.flower.census import Facts
+from fedparity.flower.census import Hello
 from fedparity.flower.checking import check_values
 from fedparity.flower.codec import BadMessage, shown
 from fedparity.learning.task import Task
@@ -89,7 +89,7 @@ def text(told: Iterable[Cell]) -> str:
     return json.dumps([dataclasses.asdict(cell) for cell in told], ensure_ascii=False)
 
 
-def read(told: object, facts: Facts, task: Task, metrics: Sequence[Metric]) -> list[Cell]:
+def read(told: object, hello: Hello, task: Task, metrics: Sequence[Metric]) -> list[Cell]:
     """Return what a site tells of its groups, or say why it cannot be."""
     if not isinstance(told, str) or len(told) > LONGEST:
         raise BadMessage("what it tells of its groups cannot be read")
@@ -104,15 +104,15 @@ def read(told: object, facts: Facts, task: Task, metrics: Sequence[Metric]) -> l
     wanted = [
         (split, kind, group)
         for split in ("validation", "test")
-        if getattr(facts, split)
-        for kind, groups in facts.groups.items()
+        if getattr(hello, split)
+        for kind, groups in hello.groups.items()
         for group in groups
     ]
     if [(cell.split, cell.kind, cell.group) for cell in found] != wanted:
         raise BadMessage("it tells of other groups than it has")
     for split, kind in dict.fromkeys((cell.split, cell.kind) for cell in found):
         some = [cell for cell in found if (cell.split, cell.kind) == (split, kind)]
-        n, whole = sum(cell.n for cell in some), getattr(facts, split)
+        n, whole = sum(cell.n for cell in some), getattr(hello, split)
         if n != whole:
             raise BadMessage(f"its groups by {shown(kind)} have {n} of {whole} {split} examples")
         for cell in some:

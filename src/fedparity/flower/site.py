@@ -179,7 +179,7 @@ class Site:
             if door.personal:
                 values = door.each_personal(down, data)
             else:
-                values = door.engine.measure(down.x, down.buffers, data, outputs=True)
+                values = door.engine.evaluate_each(down.x, down.buffers, data, outputs=True)
             rows = examples_table(federation, split, data, "global", values)
             for kind in federation.groups:
                 found = group_table(
