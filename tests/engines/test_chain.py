@@ -54,14 +54,14 @@ def test_its_gradient_and_its_step_are_those_of_autograd(model):
         torch.testing.assert_close(fast.gradient(y, step, rule)[0], slow, rtol=0, atol=1e-14)
     for lane in (plain, fast):
         lane.plain_step(0, rule, lane.fused(rule))
-    torch.testing.assert_close(fast.stand(), plain.stand(), rtol=0, atol=1e-14)
+    torch.testing.assert_close(fast.read(), plain.read(), rtol=0, atol=1e-14)
     by_hand = y - 0.1 * plain.gradient(y, 0, rule)[0]
-    torch.testing.assert_close(fast.stand(), by_hand, rtol=0, atol=1e-14)
+    torch.testing.assert_close(fast.read(), by_hand, rtol=0, atol=1e-14)
     for lane in (plain, fast):  # from now on in place
         lane.plain_step(1, rule, lane.fused(rule))
     twice = by_hand - 0.1 * plain.gradient(by_hand, 1, rule)[0]
-    torch.testing.assert_close(fast.stand(), twice, rtol=0, atol=1e-14)
-    torch.testing.assert_close(plain.stand(), twice, rtol=0, atol=1e-14)
+    torch.testing.assert_close(fast.read(), twice, rtol=0, atol=1e-14)
+    torch.testing.assert_close(plain.read(), twice, rtol=0, atol=1e-14)
 
 
 def test_training_leaves_the_shared_model_as_it_is():

@@ -85,8 +85,8 @@ def test_a_token_beyond_the_embedding_is_told_in_one_line():
 
 def test_a_stand_in_of_sites_that_read_integers_has_integers():
     census = pytest.importorskip("fedparity.flower.census", reason="Flower is not installed")
-    facts = census.Facts(
+    hello = census.Hello(
         "a", 9, 0, 0, (4,), (4,), 5, "tokens", (), (), "f", "m", 1, "3", {}, whole=True
     )
-    split = experiment(census.stand_in([facts]), Letters).federation.train
+    split = experiment(census.stand_in([hello]), Letters).federation.train
     assert (split.x.dtype, split.y.dtype) == (torch.int64, torch.int64)

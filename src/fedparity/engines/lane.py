@@ -2,7 +2,7 @@
 
 A lane keeps parameters of its own, slot by slot of the layout, and *plain* steps overwrite them in
 place. Steps of another solver, or with corrections that a lane cannot make part of its own step, go
-over vectors ``[d]``, of a stack ``[m, d]``, and make a new one at every step (:class:`Walk`).
+over vectors ``[d]``, of a stack ``[m, d]``, and make a new one at every step (:class:`Steps`).
 
 A lane belongs to one worker, on whose thread its methods are called. Only the blocks of a full
 batch may be handed to other workers, each of which writes to its own copy of the model alone.
@@ -280,11 +280,11 @@ class Lane(ABC):
         for step in range(count):
             self.plain_step(step, rule, correction)
             if step == 0 and "first" in rule.wants:
-                met["first"] = self.stand()
+                met["first"] = self.read()
         if "first_grad" in rule.wants:
             met["first_grad"] = self.first_gradient()
         delta = self.update() if rule.track == SHARED else start[..., :0]
-        return End(delta, self.stand, self.end(), met)
+        return End(delta, self.read, self.end(), met)
 
     def _plain(self, rule: Rule) -> Affine | BySlot | None:
         """Return the rule's correction as plain steps make it, or None if they cannot."""
@@ -296,20 +296,20 @@ class Lane(ABC):
 
     def _general(self, start: Tensor, rule: Rule, count: int, beside: Sequence[Beside]) -> End:
         """Take steps of any solver over vectors, corrected by the parts' ``grad``."""
-        walk, others = Walk(self, start, rule), [Walk(self, *one) for one in beside]
+        track, others = Steps(self, start, rule), [Steps(self, *one) for one in beside]
         met = {"first": start}
         for step in range(count):
             for other in others:
-                other.step(step, walk.y)
-            g = walk.step(step)
+                other.step(step, track.y)
+            g = track.step(step)
             if step == 0:
-                met |= {"first_grad": g, "first": walk.y}
-        met["last_second"] = walk.second
+                met |= {"first_grad": g, "first": track.y}
+        met["last_second"] = track.second
         if not count and "first_grad" in rule.wants:
             met["first_grad"] = torch.zeros_like(start)
-        delta = walk.y - start if rule.track == SHARED else start[..., :0]
+        delta = track.y - start if rule.track == SHARED else start[..., :0]
         wanted = {name: value for name, value in met.items() if name in rule.wants}
-        return End(delta, lambda: walk.y, self.end(), wanted, [other.y for other in others])
+        return End(delta, lambda: track.y, self.end(), wanted, [other.y for other in others])
 
     def corrected(self, rule: Rule, g: Tensor, second: Tensor, y: Tensor, step: int) -> Tensor:
         """Return the gradient ``[d]`` or ``[m, d]`` as the parts correct it."""
@@ -342,7 +342,7 @@ class Lane(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def stand(self) -> Tensor:
+    def read(self) -> Tensor:
         """Return a copy of the lane's parameters after plain steps, ``[d]`` or ``[m, d]``."""
 
     @abstractmethod
@@ -365,7 +365,7 @@ class Lane(ABC):
         """Return the buffers after training, ``[b]`` or ``[m, b]``."""
 
 
-class Walk:
+class Steps:
     """One track's steps by any solver, over vectors ``y``, ``[d]`` or ``[m, d]``.
 
     Every step makes new tensors and writes to none, so that ``y`` may be kept.

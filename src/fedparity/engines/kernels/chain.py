@@ -173,7 +173,7 @@ def _weighs(setup: Setup) -> bool:
     return not parts or (len(parts) == 1 and loss_weights_of(parts[0]) is not None)
 
 
-class Standing(nn.Module):
+class ChainModel(nn.Module):
     """A chain with one model's parameters ``[o, i]`` and ``[o]``, as a model to evaluate.
 
     It takes inputs ``[B, ...]`` and keeps nothing of them, so all workers may call it at once.

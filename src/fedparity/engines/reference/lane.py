@@ -182,11 +182,11 @@ class OneClient(Lane):
         gradient, _ = self._gradient(step, rule)
         take_step(self.workspace.parameters, gradient, rule.lr)
 
-    def stand(self) -> Tensor:
+    def read(self) -> Tensor:
         return self.workspace.read()
 
     def update(self) -> Tensor:
-        return self.stand() - self._anchor
+        return self.read() - self._anchor
 
     def gradient(self, y: Tensor, step: int, rule: Rule) -> tuple[Tensor, Tensor]:
         self.workspace.place(y)

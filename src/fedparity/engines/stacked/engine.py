@@ -23,7 +23,7 @@ from fedparity.engines import answer as client_side
 from fedparity.engines.blame import blame
 from fedparity.engines.engine import FILLS_A_CORE, Engine, Ids, Setup, join, rows_of
 from fedparity.engines.evaluation import Values
-from fedparity.engines.kernels.chain import Chain, Standing
+from fedparity.engines.kernels.chain import Chain, ChainModel
 from fedparity.engines.stacked.batches import Batches, Group, Slotted
 from fedparity.engines.stacked.in_place import FullBatches, reads_in_place
 from fedparity.engines.stacked.lane import Stack, Work
@@ -215,7 +215,7 @@ class VmapEngine(Engine):
         self, count: int, one: Callable[[int, nn.Module], T], x: Tensor, buffers: Tensor
     ) -> list[T]:
         if self.chain is not None:
-            model = Standing(self.chain, tuple(self.setup.layout.views(x)))
+            model = ChainModel(self.chain, tuple(self.setup.layout.views(x)))
             return self.crew.run(count, lambda piece, _: one(piece, model))
         return self.crew.run(
             count,

@@ -119,10 +119,10 @@ class Stack(Measuring):
     def begin(self, y: Tensor, buffers: Tensor) -> None:
         self._anchor = y
         self._buffers = buffers.expand(len(self.clients), -1)
-        self._begun = self._start.pieces
+        self._before = self._start.pieces
         if y is not self._start.flat:
-            self._begun = tuple(self.layout.views(y))
-        pieces = self._begun
+            self._before = tuple(self.layout.views(y))
+        pieces = self._before
         # A chain's first step makes the clients' own parameters.
         self._own = self.chain is None
         if self._own:
@@ -130,7 +130,7 @@ class Stack(Measuring):
             pieces = tuple(p.clone(memory_format=torch.contiguous_format) for p in pieces)
         self._slots = self._leaves(pieces)
 
-    def stand(self) -> Tensor:
+    def read(self) -> Tensor:
         return self.layout.join(self._slots, torch.Size([len(self.clients)])).detach()
 
     @torch.no_grad()
@@ -138,7 +138,7 @@ class Stack(Measuring):
         room = self._room
         if room is None:
             room = Slotted.of(self.layout, torch.empty_like(self._anchor))
-        for slot, before, out in zip(self._slots, self._begun, room.pieces, strict=True):
+        for slot, before, out in zip(self._slots, self._before, room.pieces, strict=True):
             torch.sub(slot, before, out=out)
         return room.flat
 
