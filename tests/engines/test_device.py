@@ -1,113 +1,244 @@
-"""On an accelerator no tensor strays; here is none, and torch's ``meta`` device stands for it.
+"""On an accelerator no tensor strays, and the numbers are the processor's.
 
-Every call that an engine gets in a round on the processor is made once more on that device, with
-tensors that have shape, type and device, and no numbers: torch raises where two devices meet in a
-sum, and where a number is read. A torch without CUDA has no autograd on fake ``cuda`` tensors.
+There is none here: ``pretended`` is a device whose tensors refuse to meet those of the processor.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
-from torch import Tensor
+from nets import Recurrent, Tied, conv, dropping, normed, smooth
+from pretended import StrayError, There, pretended
 
 import fedparity as fp
-from fedparity.engines import device as place
+from fedparity.engines import choice
+from fedparity.engines import engine as working
 from fedparity.engines.device import DeviceEngine
-from fedparity.engines.reference.engine import LoopEngine
-from fedparity.engines.stacked.batches import even_weights
-from fedparity.engines.stacked.engine import VmapEngine
+from fedparity.engines.reference import lane as single
+from fedparity.engines.stacked import in_place, pooled
+from fedparity.learning import seeds
 from fedparity.learning.device import chosen
+from fedparity.learning.tasks import TASKS
 from fedparity.method.messages import Down
 from fedparity.parts import PARTS
-from fedparity.testing.bench import Bench, Trial
+from fedparity.run import preparing
+from fedparity.run.experiment import Experiment
+from fedparity.testing import Bench, Trial
 
-COUNTED = {"bn", "fedrep"}
-"""Parts that look up which parameters are theirs by counting marks: that reads numbers, on any
-device, so they are not shown here."""
-KINDS = {"loop": LoopEngine, "vmap": VmapEngine}
+ENGINES = ("loop", "vmap")
+ROUNDS = 2
 
 
-@pytest.fixture
-def came(monkeypatch) -> list[tuple[torch.Size, torch.dtype, str]]:
-    """Return shape, type and device of every tensor that comes home; it stays where it is."""
-    found: list[tuple[torch.Size, torch.dtype, str]] = []
+@pytest.fixture(autouse=True)
+def _noise_of_privacy_that_is_the_same_on_both(monkeypatch):
+    monkeypatch.setattr(seeds, "secrets", SimpleNamespace(token_bytes=bytes))
+    drawn = np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", lambda seed=0: drawn(seed))
 
-    def home(tensor: Tensor) -> Tensor:
-        found.append((tensor.shape, tensor.dtype, tensor.device.type))
-        return tensor
 
-    monkeypatch.setattr(place, "home", home)
+def played(bench: Bench) -> dict[str, torch.Tensor]:
+    """Return the whole state after some rounds, and all that is measured of the clients then."""
+    for _ in range(ROUNDS):
+        bench.advance()
+    found = bench.tensors()
+    x, shared = bench.setup.algorithm.served(bench.server)
+    down = Down("evaluate", bench.round, 0.1, x, bench.server.buffers, shared)
+    for split in ("train", "validation"):
+        data = getattr(bench.setup.federation, split)
+        for model, values in bench.door.evaluate(down, split).items():
+            found |= {f"{split}/{model}/{k}": torch.from_numpy(v) for k, v in values.items()}
+        if bench.door.personal:
+            each = bench.door.each_personal(down, data)
+            found |= {f"{split}/each/{key}": value for key, value in each.items()}
     return found
 
 
-@pytest.fixture(scope="module", autouse=True)
-def forgotten():
-    """Forget what was kept of a device that has no numbers."""
-    yield
-    even_weights.cache_clear()
+def same_on_both(bench: Bench, float64: bool = True) -> None:
+    """Play on the processor and on a device: the same numbers, but for rounding."""
+    here = played(bench)
+    rounding = 1e-12 if float64 else 1e-3
+    with pretended(float64) as name:
+        bench.setup = replace(bench.setup, device=name)
+        bench.engine = choice.make(bench.setup, bench.engine.name, bench.experiment.chunk)
+        assert isinstance(bench.engine, DeviceEngine)
+        assert isinstance(bench.engine.there.setup.federation.train.x, There)
+        bench.restart()
+        there = played(bench)
+    assert here.keys() == there.keys()
+    for key, value in here.items():
+        assert type(there[key]) is torch.Tensor
+        torch.testing.assert_close(
+            there[key],
+            value,
+            rtol=rounding,
+            atol=rounding,
+            equal_nan=True,
+            check_dtype=float64,
+        )
 
 
-def bench_of(part, engine: str) -> Bench:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Bench(Trial(rounds=2).experiment([part] if part else [], engine=engine))
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part(name, engine):
+    same_on_both(Bench(Trial(rounds=ROUNDS).experiment([PARTS[name]()], engine=engine)))
 
 
-def asked_of(bench: Bench) -> list[tuple[str, tuple, object]]:
-    """Return what the engine is asked in a round and at an evaluation, with its answers."""
-    calls: list[tuple[str, tuple, object]] = []
-
-    def note(name, call):
-        def noted(*args, **named):
-            said = call(*args, **named)
-            calls.append((name, args, said))
-            return said
-
-        return noted
-
-    for name in ("ask", "personal", "evaluate_each"):
-        setattr(bench.engine, name, note(name, getattr(bench.engine, name)))
-    bench.advance()
-    x, shared = bench.setup.algorithm.served(bench.server)
-    down = Down("evaluate", bench.round, 0.1, x, bench.server.buffers, shared)
-    bench.door.evaluate(down, "validation")
-    return calls
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_on_a_device_without_float64(name, engine):
+    trial = Trial(rounds=ROUNDS)
+    made = Bench(trial.experiment([PARTS[name]()], engine=engine, dtype="float32"))
+    same_on_both(made, float64=False)
 
 
-def shapes(found: Mapping[str, object]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    """Return shape and type of every tensor among values by name."""
-    return {key: (v.shape, v.dtype) for key, v in found.items() if isinstance(v, Tensor)}
+@pytest.fixture(scope="module")
+def images() -> fp.Federation:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((30, 1, 6, 6)), rng.integers(0, 3, 30)
+    split = np.tile(["train", "train", "train", "train", "validation"], 6)
+    return fp.Federation.from_arrays(x, y, np.repeat([0, 1, 2], 10), split, outputs=3)
 
 
-def replayed(bench: Bench, came: list) -> None:
-    """Ask the same of an engine elsewhere: answers are there, and like those of the processor."""
-    calls = asked_of(bench)
-    there = DeviceEngine(replace(bench.setup, device="meta"), KINDS[bench.engine.name])
-    there.there.pooled = lambda *_: None  # it reads numbers at its end, which here are none
-    for name, args, before in calls:
-        after = getattr(there, name)(*args)
-        if name == "ask":
-            assert after.reports.keys() == before.reports.keys()
-            assert after.states.keys() == before.states.keys()
-            assert (after.deltas is None) == (before.deltas is None)
-            if before.deltas is not None:
-                assert after.deltas.shape == before.deltas.shape
-        elif name == "evaluate_each":
-            assert shapes(after) == shapes(before)
-        else:
-            assert shapes(after._asdict()) == shapes(before._asdict())
-    assert {device for *_, device in came} == {"meta"}
+def path(federation, task, algorithm="fedavg", solver=None, **more) -> Bench:
+    """Return a bench of another model, task, algorithm or solver."""
+    solver = solver or fp.Solver(lr=0.1, steps=3, batch=4)
+    known = {"dtype": "float64", "lstar": "none", **more}
+    return Bench(Experiment(federation, task, algorithm, solver=solver, **known))
 
 
-@pytest.mark.parametrize("engine", KINDS)
-@pytest.mark.parametrize("name", [None, *(name for name in PARTS if name not in COUNTED)])
-def test_no_tensor_of_a_part_strays(name, engine, came):
-    replayed(bench_of(None if name is None else PARTS[name](), engine), came)
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", ["linear", smooth, conv, Tied])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedeba_plus(alpha=0.5)+scaffold"])
+def test_every_way_through_a_model(unlike, images, model, engine, algorithm):
+    same_on_both(path(images if model is conv else unlike, model, algorithm, engine=engine))
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "bn", "fedrep", "finetune", "fedfv"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_statistics_of_batches(alike, engine, algorithm):
+    same_on_both(path(alike, normed, algorithm, engine=engine, buffers="local"))
+    same_on_both(path(alike, normed, algorithm, fp.Solver(lr=0.1, steps=2), engine=engine))
+
+
+@pytest.mark.parametrize("model", [dropping, Recurrent])
+def test_layers_that_draw_or_remember(unlike, model):
+    same_on_both(path(unlike, model, "qffl", engine="loop"))
+
+
+SOLVERS = {
+    "full batch": fp.Solver(lr=0.1, steps=3),
+    "epochs of unlike steps": fp.Solver(lr=0.05, epochs=2, batch=3, momentum=0.9, clip=0.1),
+    "adam": fp.Solver(lr=0.01, epochs=2, batch=3, optimizer="adam", weight_decay=0.1),
+    "lots": fp.Solver(lr=0.1, steps=2, batch=3, lots="poisson"),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
+def test_every_solver(unlike, solver, engine):
+    same_on_both(path(unlike, "mlp(hidden=4)", "prox+momentum", solver, engine=engine, chunk=None))
+
+
+def test_chunks(unlike):
+    same_on_both(path(unlike, "mlp(hidden=4)", "fedfv", engine="vmap", chunk=2))
+
+
+def test_full_batches_in_blocks(monkeypatch):
+    monkeypatch.setattr(in_place, "CHAIN_BLOCK", 1)
+    monkeypatch.setattr(single, "CONVOLUTION_BLOCK", 1)
+    monkeypatch.setattr(pooled, "COHORT_BLOCK", 1)
+    monkeypatch.setattr(working, "FILLS_A_CORE", 1)
+    rng = np.random.default_rng(0)
+    x, y, owner = rng.standard_normal((210, 1, 6, 6)), rng.integers(0, 3, 210), [0] * 200 + [1] * 10
+    federation = fp.Federation.from_arrays(x, y, owner, outputs=3)
+    for model, engine in ((conv, "loop"), ("linear", "vmap")):
+        same_on_both(path(federation, model, "fedfv", fp.Solver(lr=0.1, steps=2), engine=engine))
+
+
+def tasks() -> dict[str, tuple[fp.Task, np.ndarray, str]]:
+    """Return each task with targets of 24 examples and their kind."""
+    rng = np.random.default_rng(0)
+    classes, values = rng.integers(0, 2, 24), rng.standard_normal((24, 2))
+    times = np.stack([rng.uniform(0, 3, 24), classes], 1)
+    return {
+        "classification": (fp.Classification("linear", weights=[1, 3]), classes, "classes"),
+        "binary": (TASKS["binary"]("linear"), classes, "classes"),
+        "multi_label": (TASKS["multi_label"]("linear"), rng.integers(0, 2, (24, 3)), "labels"),
+        "regression": (fp.Regression("linear"), values, "values"),
+        "survival": (TASKS["survival"]("linear"), times, "survival"),
+        "next_token": (
+            fp.NextToken("char_lstm(embedding=2, hidden=3)"),
+            rng.integers(0, 5, (24, 3)),
+            "tokens",
+        ),
+    }
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task(name, engine):
+    task, y, kind = tasks()[name]
+    if name == "next_token" and engine == "vmap":
+        pytest.skip("torch has no rule to lift an LSTM")
+    x = y if kind == "tokens" else np.random.default_rng(1).standard_normal((24, 3))
+    outputs = {"tokens": 5, "survival": 3}.get(kind)
+    split = np.tile(["train", "train", "validation"], 8)
+    federation = fp.Federation.from_arrays(
+        x, y, np.repeat([0, 1], 12), split, kind=kind, outputs=outputs
+    )
+    same_on_both(path(federation, task, "fedfv+ditto", engine=engine))
+
+
+MODELS_HERE = {
+    "lenet(padding=2)": (1, 12, 12),
+    "cnn(channels=2, hidden=4)": (1, 16, 16),
+    "cnn5(channels=2, hidden=4)": (1, 8, 8),
+    "vit(dim=8, depth=1, heads=2, hidden=8)": (1, 8, 8),
+    "pair_lstm(vocabulary=5, embedding=2, hidden=3)": (2, 4),
+}
+
+
+@pytest.mark.parametrize("model", MODELS_HERE)
+def test_models_of_the_library(model):
+    shape = MODELS_HERE[model]
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 5, (12, *shape)) if "lstm" in model else rng.random((12, *shape))
+    federation = fp.Federation.from_arrays(x, rng.integers(0, 2, 12), [0, 1] * 6, outputs=2)
+    same_on_both(path(federation, model, solver=fp.Solver(lr=0.1, steps=1), engine="loop"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_whole_run(unlike, engine, tmp_path, monkeypatch):
+    """Training alone for L*, rounds, evaluation, predictions, personal models and metrics."""
+
+    def run(folder):
+        return Experiment(
+            unlike,
+            "mlp(hidden=4)",
+            "eagle+ditto",
+            rounds=2,
+            dtype="float64",
+            engine=engine,
+            lstar="best_validation(rounds=3)",
+            metrics=("balanced_accuracy",),
+            predictions=True,
+            personal=True,
+        ).run(folder)
+
+    here = run(tmp_path / "here")
+    with pretended() as name:
+        monkeypatch.setattr(preparing, "chosen", lambda asked: name)
+        there = run(tmp_path / "there")
+    pd.testing.assert_frame_equal(there.clients, here.clients, rtol=1e-11)
+    pd.testing.assert_frame_equal(there.predictions, here.predictions, rtol=1e-11)
 
 
 class Strays(fp.Part):
@@ -119,23 +250,11 @@ class Strays(fp.Part):
         return g + torch.ones(g.shape, dtype=g.dtype, device="cpu")
 
 
-@pytest.mark.parametrize("engine", KINDS)
-def test_a_tensor_that_strays_is_found(engine, came):
-    with pytest.raises(Exception, match="cpu is not on the expected device meta"):
-        replayed(bench_of(Strays(), engine), came)
-
-
-def test_the_door_to_a_device_changes_no_bit():
-    """The processor may stand behind the door too."""
-    bench = bench_of(PARTS["pgvc"](), "vmap")
-    calls = asked_of(bench)
-    there = DeviceEngine(bench.setup, VmapEngine)
-    for name, args, before in calls:
-        after = getattr(there, name)(*args)
-        if name == "evaluate_each":
-            assert all(torch.equal(after[key], before[key]) for key in before)
-        elif name == "ask" and before.deltas is not None:
-            assert torch.equal(after.deltas, before.deltas)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_tensor_that_strays_is_found(engine):
+    with pytest.raises(Exception, match="is on the processor") as found:
+        same_on_both(Bench(Trial(rounds=1).experiment([Strays()], engine=engine)))
+    assert isinstance(found.value.__cause__ or found.value, (StrayError, RuntimeError))
 
 
 def test_a_device_that_is_not_there_is_refused_in_one_line():
@@ -144,3 +263,9 @@ def test_a_device_that_is_not_there_is_refused_in_one_line():
     with pytest.raises(fp.InputError, match=r"device 'cuda': torch .* finds none here"):
         Trial().experiment([], device="cuda")
     assert chosen("auto") in ("cpu", "mps")
+
+
+def test_a_device_without_float64_refuses_it_in_one_line(monkeypatch):
+    monkeypatch.setattr(preparing, "chosen", lambda asked: "mps")
+    with pytest.raises(fp.InputError, match="device 'mps' has no float64: take dtype 'float32'"):
+        Trial().experiment([], device="mps")

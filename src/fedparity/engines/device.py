@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from fedparity.data import Split
 from fedparity.engines.engine import Engine, Ids, Setup
 from fedparity.engines.evaluation import Values
+from fedparity.learning.device import wide
 from fedparity.learning.layout import Layout
 from fedparity.method.messages import Down, Named, Own, Tensors, Up
 
@@ -86,7 +87,8 @@ class DeviceEngine(Engine):
         self.there.close()
 
     def _there(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.device)
+        kind = wide(self.device) if tensor.dtype is torch.float64 else tensor.dtype
+        return tensor.to(self.device, kind)
 
     def _tree(self, tree: Named) -> Named:
         return {part: self._tensors(tensors) for part, tensors in tree.items()}

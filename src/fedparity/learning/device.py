@@ -8,6 +8,8 @@ from fedparity.errors import InputError
 
 KINDS = ("cuda", "mps")
 """Accelerators, in the order in which ``auto`` looks for them."""
+WITHOUT_FLOAT64 = frozenset({"mps"})
+"""Accelerators that have no float64."""
 
 
 def available(kind: str) -> bool:
@@ -34,5 +36,14 @@ def chosen(asked: str) -> str:
 
 
 def wide(device: torch.device) -> torch.dtype:
-    """Return the type in which numbers of many examples are summed: MPS has no float64."""
-    return torch.float32 if device.type == "mps" else torch.float64
+    """Return the widest floating point type of a device: numbers of many examples are so summed."""
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+
+
+def check_dtype(device: str, dtype: torch.dtype) -> None:
+    """Refuse a floating point type that a device does not have.
+
+    >>> check_dtype("cuda", torch.float64)
+    """
+    if dtype is torch.float64 and device in WITHOUT_FLOAT64:
+        raise InputError(f"device '{device}' has no float64: take dtype 'float32', or device 'cpu'")

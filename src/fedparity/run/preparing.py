@@ -7,7 +7,7 @@ from fedparity.engines.engine import Setup
 from fedparity.engines.evaluation import mixes_examples
 from fedparity.engines.inputs import fitted
 from fedparity.errors import InputError
-from fedparity.learning.device import chosen
+from fedparity.learning.device import check_dtype, chosen
 from fedparity.learning.frozen import freeze, load_weights
 from fedparity.learning.layout import Layout
 from fedparity.learning.seeds import seed_for
@@ -29,6 +29,8 @@ def prepare(
 ) -> Setup:
     """Return what engines work on, with a fresh module and its data in the right dtype."""
     dtype, seed = DTYPES[conditions.dtype], seed_for(conditions.seed, "model")
+    device = chosen(conditions.device)
+    check_dtype(device, dtype)
     shape = shapes(federation.fields, federation.shape)
     module = unpacking(task.build(shape, federation.outputs, seed, dtype), federation.fields)
     module = freeze(module, conditions.trainable)
@@ -56,7 +58,7 @@ def prepare(
         conditions.rounds,
         local_buffers=local,
         metrics=metrics,
-        device=chosen(conditions.device),
+        device=device,
     )
 
 

@@ -260,7 +260,8 @@ def plus_product(
 def _worth_a_call(left: Tensor, right: Tensor) -> Callable[..., Tensor] | None:
     """Return what multiplies one client's matrices, if that is better than all at once."""
     large = left.shape[1] * left.shape[2] * right.shape[1] >= LARGE
-    return onednn() if large and left.dtype is torch.float32 and faster() else None
+    fits = large and left.dtype is torch.float32 and left.device.type == "cpu"
+    return onednn() if fits and faster() else None
 
 
 @cache

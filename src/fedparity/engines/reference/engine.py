@@ -32,6 +32,7 @@ from fedparity.engines.evaluation import (
 from fedparity.engines.reference.arranging import suits_channels_last
 from fedparity.engines.reference.lane import OneClient, Workspace, gradient_blocks
 from fedparity.errors import ClientError, InputError
+from fedparity.learning.device import wide
 from fedparity.learning.task import Task
 from fedparity.method.messages import Down, Named, Own, Up
 from fedparity.workers import Crew, as_workers_do
@@ -133,7 +134,7 @@ class LoopEngine(Engine):
                     workspace.place(parameters)
                     said.append(outputs_of(workspace.module, inputs))
                 found = _mixed(task, said, own.shares[row], target)
-            return {key: float(value.double().mean()) for key, value in found.items()}
+            return {key: float(value.to(wide(value.device)).mean()) for key, value in found.items()}
 
         rows = self.crew.run(len(clients), one)
         keys = dict.fromkeys(key for row in rows for key in row)
