@@ -87,16 +87,22 @@ def watch_rounds(algorithm: Algorithm, stack: Stack) -> None:
     algorithm.round = round  # type: ignore[method-assign]
 
 
+def counted(engine: str) -> Stack:
+    """Return what a round of FedAvg calls on an engine, after one round that warms up."""
+    solver = fp.Solver(lr=0.1, steps=2, batch=4)
+    made = fp.Experiment(
+        unlike_clients(), "linear", rounds=2, solver=solver, engine=engine, lstar="none"
+    )
+    bench, stack = Bench(made), Stack()
+    bench.advance()
+    watch_rounds(made.setup.algorithm, stack)
+    bench.advance()
+    return stack
+
+
 def main() -> None:
     for engine in ("loop", "vmap"):
-        solver = fp.Solver(lr=0.1, steps=2, batch=4)
-        made = fp.Experiment(
-            unlike_clients(), "linear", rounds=2, solver=solver, engine=engine, lstar="none"
-        )
-        bench, stack = Bench(made), Stack()
-        bench.advance()
-        watch_rounds(made.setup.algorithm, stack)
-        bench.advance()
+        stack = counted(engine)
         met = sorted(stack.modules)
         print(f"{engine}: {len(met)} modules, {len(stack.crossings)} changes of package")
         print("  " + ", ".join(met))

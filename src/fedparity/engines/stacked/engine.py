@@ -207,7 +207,9 @@ class VmapEngine(Engine):
             "train": algorithm.train_reads,
             "losses": frozenset({"loss"}),
         }[down.phase]
-        if buffers.dim() == 2 or algorithm.having("start") or not poolable(self.setup, reads):
+        if not reads or buffers.dim() == 2 or algorithm.having("start"):
+            return None
+        if not poolable(self.setup, reads):
             return None
         return pooled_facts(self.setup, reads, down, clients, self.at_modules)
 
