@@ -13,8 +13,6 @@ SHARE = 0.1
 def compare(share: float = SHARE, rounds: int = 30) -> dict[str, fp.Result]:
     """Return FedAvg and AFL over the states, under the same conditions."""
     federation = fp.datasets.acs_income(share=share).split("natural")
-    for finding in federation.check():
-        print("data:", finding)
     common = {"rounds": rounds, "solver": fp.Solver(lr=0.5, batch=None), "lstar": "none"}
     return {
         algorithm: fp.Experiment(federation, "linear", algorithm, **common).run()

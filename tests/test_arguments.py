@@ -137,6 +137,40 @@ WRONG |= {
 }
 
 
+DONE = fp.Result(FRAME.assign(test_loss=1.0), pd.DataFrame(), {}, 1)
+PREPARED = TABLED(TABLE, "c", "y").preparation
+WRONG |= {
+    "unknown setting of summary 'foo': Known: split": lambda: DONE.frame.summary(foo=1),
+    "summary: takes 1 settings, no more: split": lambda: DONE.summary("test", 3),
+    "unknown setting of by_group 'foo'": lambda: DONE.by_group(foo=1),
+    "certainty: takes by name, as in metrics=": lambda: DONE.certainty("auc"),
+    "reference is no result": lambda: DONE.incomparable("fedavg"),
+    "baseline is no client frame": lambda: DONE.frame.compare("fedavg"),
+    "count is 'two': give a whole number": lambda: DONE.frame.worst("two"),
+    "threshold is 'ten': give a whole number": lambda: DONE.frame.few("ten"),
+    "sizes: takes no settings, got 'foo'": lambda: MADE(X, Y, C).sizes(foo=1),
+    "label_counts: takes no settings": lambda: MADE(X, Y, C).label_counts(3),
+    "plot: limit should be a valid integer": lambda: MADE(X, Y, C).plot("all"),
+    "from_arrays: y must be given": lambda: fp.Dataset.from_arrays(X),
+    "unknown setting of sample 'foo'": lambda: asked().sample(foo=1),
+    "df is a int: give a table": lambda: PREPARED.apply(3),
+    "path is a int: name a file": lambda: fp.data.Preparation.load(3),
+    "unknown setting of save 'foo'": lambda: PREPARED.save(foo=1),
+    "Result: clients must be given": fp.Result,
+    "Study: settings must be given": fp.Study,
+    "unknown setting of Study 'foo'": lambda: fp.Study(foo=1),
+    "a study is of settings, algorithms and a directory": lambda: fp.Study(None, None, None),
+    "Tuned: aim must be given": fp.Tuned,
+    "Frontier: table must be given": fp.Frontier,
+    "Coalitions: names must be given": fp.Coalitions,
+    "unknown setting of Algorithm 'foo'": lambda: fp.Algorithm(foo=1),
+    "unknown setting of load 'foo'": lambda: fp.datasets.load(foo=1),
+    "federation: text should be a valid string": lambda: fp.datasets.federation(3),
+    "Uniform: takes no settings": lambda: fp.sampling.Uniform(3),
+    "PowerOfChoice: candidates should be a valid integer": lambda: fp.sampling.PowerOfChoice("x"),
+}
+
+
 @pytest.mark.parametrize("line", WRONG)
 def test_a_wrong_argument_is_told_in_one_line(line):
     with pytest.raises(fp.InputError) as refused:
@@ -154,6 +188,11 @@ def test_a_single_part_is_an_algorithm():
     assert asked("linear", Prox(mu=1.0)).algorithm.text == "prox"
 
 
-def test_a_run_begun_in_python_tells_what_is_odd_about_the_data(capsys):
-    asked(rounds=1, lstar="none").run()
+def test_runs_begun_in_python_tell_what_is_odd_about_their_data_once(capsys):
+    made = MADE([[0.125], [1.0]], Y, C)
+    for algorithm in ("fedavg", "afl"):
+        fp.Experiment(made, "linear", algorithm, rounds=1, lstar="none").run()
+    assert capsys.readouterr().err.count("data: clients a, b have one example each: ") == 1
+    other = MADE([[0.625], [1.0]], Y, C)
+    fp.Experiment(other, "linear", rounds=1, lstar="none").run()
     assert "data: clients a, b have one example each: " in capsys.readouterr().err

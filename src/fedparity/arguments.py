@@ -65,8 +65,18 @@ class Settings(type):
 
 
 def named(cls: type[T]) -> type[T]:
-    """Let a class refuse wrong names of arguments in one line; it checks values itself."""
+    """Let a class refuse wrong names of arguments in one line; it checks values itself.
+
+    It does so when it is made and in each of its public methods.
+    """
     cls.__init__ = _checked(cls.__init__, cls.__name__, {})  # type: ignore[method-assign]
+    for name, found in list(vars(cls).items()):
+        bound = isinstance(found, classmethod)
+        method = found.__func__ if isinstance(found, classmethod) else found
+        if name.startswith("_") or not inspect.isfunction(method) or hasattr(method, "__wrapped__"):
+            continue
+        wrapped = _checked(method, name, {})
+        setattr(cls, name, classmethod(wrapped) if bound else wrapped)
     return cls
 
 

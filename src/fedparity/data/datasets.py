@@ -324,6 +324,7 @@ DATASETS: Mapping[str, Callable[..., Dataset]] = {
 }
 
 
+@checked
 def load(text: str, data_dir: Path | str | None = None) -> Dataset:
     """Load the dataset that a specification names, such as ``"cifar10(normalise=true)"``.
 
@@ -338,6 +339,7 @@ def load(text: str, data_dir: Path | str | None = None) -> Dataset:
     return made
 
 
+@checked
 def federation(text: str, data_dir: Path | str | None = None) -> Federation:
     """Return the federation that a function of your own makes, recorded so that it is made again.
 

@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 from typing_extensions import Self
 
-from fedparity.arguments import checked
+from fedparity.arguments import checked, named
 from fedparity.data import build, doctor, show
 from fedparity.data.build import Kind
 from fedparity.data.doctor import Finding
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
+@named
 @dataclass(frozen=True, eq=False, repr=False)
 class Examples:
     """Clients with their train, validation and test examples, however they were made.
@@ -219,6 +220,7 @@ class Examples:
             raise InputError(f"console is a {type(console).__name__}: give one of rich")
         show.table(self, console or Console(), limit)
 
+    @checked
     def plot(self, limit: int = 200) -> Figure:
         """Draw sizes and labels of the first ``limit`` clients as a plotly figure."""
         return show.figure(self, limit)

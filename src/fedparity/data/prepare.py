@@ -21,6 +21,7 @@ import pandas as pd
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from fedparity.arguments import named
 from fedparity.data.own import Own, OwnPage
 from fedparity.errors import InputError
 
@@ -88,6 +89,7 @@ class _Page:
 Page = Annotated[_Page | OwnPage, Field(discriminator="how")]
 
 
+@named
 @dataclass(frozen=True, eq=False)
 class Preparation:
     """How the columns of a table become the inputs of a model.
@@ -138,9 +140,9 @@ class Preparation:
         Columns are found by name, whatever their order; others are ignored. ``clients`` names the
         client of each row, by default the table's own column if it has one.
         """
+        self.require(df)
         if clients is None and self.clients and self.client in df.columns:
             clients = df[self.client].astype(str).to_numpy().tolist()
-        self.require(df)
         owner = None if clients is None else np.asarray(clients, dtype=object)
         out: Floats = np.empty((len(df), len(self.outputs)), dtype=np.float32)
         self.fill(out, df, np.arange(len(df)), owner)
@@ -194,7 +196,9 @@ class Preparation:
         return every | {name: transformer(rules) for name, rules in self.clients.items()}
 
     def require(self, df: pd.DataFrame) -> None:
-        """Refuse a table that lacks a column."""
+        """Refuse what is no table, or lacks a column."""
+        if not isinstance(df, pd.DataFrame):
+            raise InputError(f"df is a {type(df).__name__}: give a table, as pandas.read_csv does")
         wanted = (
             list(self.own.reads) if self.own is not None else [rule.name for rule in self.columns]
         )
@@ -231,6 +235,8 @@ class Preparation:
     @classmethod
     def load(cls, path: str | Path) -> Preparation:
         """Read the preparation of a file, or of the directory of a run."""
+        if not isinstance(path, str | Path):
+            raise InputError(f"path is a {type(path).__name__}: name a file, or a run's directory")
         file = Path(path)
         file = file / FILE if file.is_dir() else file
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fedparity.arguments import checked
+from fedparity.arguments import checked, named
 from fedparity.errors import InputError, unknown
 from fedparity.fronts.plane import hypervolume, knee, non_dominated
 from fedparity.joining.verdicts import interval
@@ -20,6 +20,7 @@ from fedparity.records.result import Result
 Runs = Mapping[str, Sequence[Result]]
 
 
+@named
 @dataclass(frozen=True)
 class Frontier:
     """Two summaries of several settings, each over the same seeds.

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedparity.arguments import named
 from fedparity.certainty import UNTOLD
 from fedparity.certainty.multiple import holm
 from fedparity.errors import InputError
@@ -19,6 +20,7 @@ from fedparity.joining.verdicts import below_zero, interval
 Values = npt.NDArray[np.float64]
 
 
+@named
 @dataclass(frozen=True)
 class Coalitions:
     """The losses of every client in every coalition that was trained.

@@ -167,6 +167,7 @@ class ClientFrame:
         otherwise. Clients left out of the summaries are never among them.
         """
         _check_name("split", split, SPLITS)
+        _check_number("count", count)
         order = by or ("accuracy" if f"{split}_accuracy" in self._frame else "loss")
         better = self._better(order)
         numbers = self._numbers(order, split)
@@ -182,6 +183,7 @@ class ClientFrame:
         The standard error of an accuracy is up to ``50 / sqrt(n)`` percent, 10 with 25 examples.
         """
         _check_name("split", split, SPLITS)
+        _check_number("threshold", threshold)
         return self._frame[self._frame[f"n_{split}"] < threshold].reset_index(drop=True)
 
     def compare(
@@ -202,6 +204,8 @@ class ClientFrame:
             Differences up to this size count as equal.
         """
         _check_name("split", split, SPLITS)
+        if not isinstance(baseline, ClientFrame):
+            raise InputError("baseline is no client frame: give that of a result, result.frame")
         better = self._better(by)
         strangers = sorted(set(self._frame.index) ^ set(baseline._frame.index))
         if strangers:
@@ -284,6 +288,11 @@ def summary_value(frame: ClientFrame, name: str, *, split: Split = "test") -> fl
 def _check_name(kind: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise unknown(kind, name, known)
+
+
+def _check_number(name: str, number: object) -> None:
+    if not isinstance(number, int | np.integer):
+        raise InputError(f"{name} is {number!r}: give a whole number")
 
 
 def _check(frame: pd.DataFrame, column: str, valid: pd.Series[bool], rule: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor, nn
 
-from fedparity.arguments import checked
+from fedparity.arguments import checked, named
 from fedparity.certainty import client_certainty
 from fedparity.certainty.clients import CONFIDENCE
 from fedparity.certainty.clients import RESAMPLES as MANY
@@ -27,6 +27,7 @@ from fedparity.records.rundir import RunDir
 from fedparity.records.trained import Trained
 
 
+@named
 class Result(Trained):
     """The numbers and the model of a finished run.
 
@@ -344,6 +345,8 @@ class Result(Trained):
 
     def incomparable(self, reference: Result) -> str | None:
         """Return why levelling down cannot be judged against a reference, or None."""
+        if not isinstance(reference, Result):
+            raise InputError("reference is no result: give that of a run of FedAvg")
         if reference.rounds != self.rounds:
             return (
                 f"the reference ran {reference.rounds} rounds and this run {self.rounds}: "

@@ -34,6 +34,8 @@ PAUSE = 10.0
 """Seconds between checkpoints when the experiment does not name rounds."""
 KEPT = ("kept_round", "told", "privacy", "stopped", "diverged", "predictions", "personal")
 """What is known of a run at its end, for its record."""
+TOLD: set[str] = set()
+"""Fingerprints of the data about which this process has said what is odd."""
 MOST_EMPTY = 20
 """Empty rounds in a row after which a run gives up."""
 
@@ -80,8 +82,11 @@ class Run(Evaluated):
 
         with closing(watcher()) as watch:
             self.watch = watch
-            for line in () if resumed else short(self.experiment.federation.check()):
-                watch.tell(f"data: {line}")
+            federation = self.experiment.federation
+            if not resumed and federation.fingerprint not in TOLD:
+                TOLD.add(federation.fingerprint)
+                for line in short(federation.check()):
+                    watch.tell(f"data: {line}")
             yield
 
     def _go(self, resumed: bool) -> Result:

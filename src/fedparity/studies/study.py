@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fedparity import workers as machine
+from fedparity.arguments import named
 from fedparity.data import Federation
 from fedparity.errors import FedparityError, InputError, unknown
 from fedparity.figures import Labelled
@@ -32,6 +33,7 @@ FILE = "study.yaml"
 RUNS = "runs"
 
 
+@named
 class Study:
     """Algorithms under a grid of settings, over seeds.
 
@@ -72,6 +74,8 @@ class Study:
         data_dir: str | Path | None = None,
         allowed: Allowed | None = None,
     ) -> None:
+        if not isinstance(settings, Mapping) or not isinstance(out, str | Path):
+            raise InputError("a study is of settings, algorithms and a directory: see Study.load")
         self.settings, self.out = dict(settings), Path(out)
         self.algorithms, self.seeds = labelled(algorithms), seeds_of(seeds)
         self.grid = checked(grid or {})

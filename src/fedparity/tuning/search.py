@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fedparity.arguments import checked
+from fedparity.arguments import checked, named
 from fedparity.errors import FedparityError, InputError
 from fedparity.metrics.clientframe import summary_value
 from fedparity.records.result import Result
@@ -31,6 +31,7 @@ FIRST = 5
 NAME = "fedparity"
 
 
+@named
 @dataclass(frozen=True)
 class Tuned:
     """What a search found.

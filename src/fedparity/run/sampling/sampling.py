@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from fedparity.arguments import Settings
 from fedparity.engines.engine import Ids
 from fedparity.imports import is_own, text_of
 from fedparity.learning.seeds import generator
@@ -58,7 +59,7 @@ class Population:
         return generator(self.seed, "cohort", round)
 
 
-class Sampling:
+class Sampling(metaclass=Settings):
     """Draws the cohort of each round; a frozen dataclass whose fields are the settings.
 
     What it remembers is handed in and returned, so that a run that is resumed draws the same.
