@@ -79,7 +79,7 @@ class Traffic:
     Attributes
     ----------
     exchanges
-        The phases of a round, in order: ``train``, with ``probe`` before it where a part measures,
+        The phases of a round, in order: ``train``, with ``probe`` before it where a part asks,
         and ``losses`` after it for a line search.
     down, up
         What each part adds to FedAvg's one model each way. Parameters that a client has already

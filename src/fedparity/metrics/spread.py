@@ -53,7 +53,7 @@ def balanced_accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
 def variance(values: ArrayLike) -> float:
     """Population variance ``(1/K) sum_k (a_k - mean)^2``.
 
-    The fairness measure of q-FFL and of FedEBA+ (Definition 3.1). For accuracies in percent the
+    By it q-FFL and FedEBA+ (Definition 3.1) compare methods. For accuracies in percent the
     unit is percent^2, 10^4 times the variance of fractions.
     """
     return float(as_vector(values).var())

@@ -164,5 +164,5 @@ def _pieces(folder: Path, round: int) -> tuple[list[Path], list[Path]]:
 
 
 def _kept(rows: pd.DataFrame, round: int) -> pd.DataFrame:
-    """Return the rows up to a round; losses on the training split are measured at the end alone."""
+    """Return the rows up to a round; those of the training split come at the end alone."""
     return rows[(rows["round"] <= round) & (rows["split"] != "train")]

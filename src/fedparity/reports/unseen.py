@@ -27,7 +27,7 @@ def sentences(results: Results) -> list[str]:
         if result.unseen is None:
             continue
         about = f"{name}: " if len(results) > 1 else ""
-        kind, scale, unit = _measure(result.unseen)
+        kind, scale, unit = _shown_by(result.unseen)
         said = " and ".join(
             f"{who} {_mean_and_worst(table, kind, scale, unit)}"
             for who, table in (("they", result.unseen), ("those that trained", result.clients))
@@ -54,7 +54,7 @@ def shown(results: Results) -> Shown | None:
     tested = first.set_index("client")["n_test"]
     heads, columns = ["test"], [[str(tested[client]) for client in names]]
     for name, rows in by_name.items():
-        kind, scale, unit = _measure(rows)
+        kind, scale, unit = _shown_by(rows)
         heads.append((f"{name}\n" if len(tables) > 1 else "") + kind + unit)
         form = ".1f" if unit else ".3f"
         values = scale * rows[f"test_{kind}"].loc[names]
@@ -62,7 +62,7 @@ def shown(results: Results) -> Shown | None:
     return Shown(heads, names, columns)
 
 
-def _measure(table: pd.DataFrame) -> tuple[str, int, str]:
+def _shown_by(table: pd.DataFrame) -> tuple[str, int, str]:
     """Return by what clients are told: accuracy in percent where there is one, else the loss."""
     return ("accuracy", 100, " %") if "test_accuracy" in table else ("loss", 1, "")
 

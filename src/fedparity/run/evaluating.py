@@ -23,7 +23,7 @@ class Evaluated(Rounds):
         lr = self.experiment.solver.rate(max(1, state.round))  # where clients train before it
         return Down("evaluate", state.round, lr, x, state.server.buffers, shared)
 
-    def _measure(self, down: Down, split: str, round: int) -> Values:
+    def _evaluate_split(self, down: Down, split: str, round: int) -> Values:
         """Evaluate all clients, remember it, and return the model they would really use."""
         data = getattr(self.experiment.federation, split)
         found = self.door.evaluate(down, split)
@@ -35,7 +35,7 @@ class Evaluated(Rounds):
         """Evaluate on validation and test, and note whether the watched summaries improved."""
         down = self._down(state)
         splits = [s for s in ("validation", "test") if len(getattr(self.experiment.federation, s))]
-        values = {split: self._measure(down, split, state.round) for split in splits}
+        values = {split: self._evaluate_split(down, split, state.round) for split in splits}
         for each in self._guarantees(state).values():
             if each.epsilon is not None:
                 self.history.note(state.round, each.metric, each.epsilon)

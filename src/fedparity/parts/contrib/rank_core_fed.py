@@ -35,7 +35,7 @@ class RankCoreFed(TellsLoss):
     measured twice. Until a client knows two, its weight is the mean one. Ranks do not depend on the
     scale of a client's loss. Reconstructed: neither text nor code of the paper was at hand, and
     this smooth surrogate is ours. Its pool holds the server's models alone, which mostly get better
-    from round to round; so clients whose loss falls least, by their own measure, count most.
+    from round to round; so clients whose loss falls least, compared with itself, count most.
 
     Examples
     --------

@@ -74,7 +74,8 @@ class QFFL(Part):
     replaces = frozenset({"weigh"})
     reports = {"loss": Loss(), "norm2": Norm()}
     behind = {
-        "masks_update": "'qffl' measures the update that '{other}' changes: write '{other}' first"
+        "masks_update": "'qffl' takes the length of the update, which '{other}' changes: write "
+        "'{other}' first"
     }
 
     @property
