@@ -74,6 +74,20 @@ def test_packaged_studies_are_listed_and_a_wrong_name_is_told(cli):
     assert cli("study").code == 2
 
 
+def test_a_packaged_study_is_written_into_a_page_and_not_run(cli, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Results\n")
+    told = cli("study", "fedfv3", "--write", str(page))
+    assert (told.code, told.err.strip()) == (
+        2,
+        "fedparity: the study has no finished run: run it first",
+    )
+    assert page.read_text() == "# Results\n"
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "s.yaml").write_text(FILE)
+    assert "--write is for packaged studies" in cli("study", "s.yaml", "--write", str(page)).err
+
+
 def test_a_value_that_is_no_yaml_is_told_in_a_line(cli):
     flags = ["--data", "synthetic(clients=3)", "--model", "linear", "--algorithms", "fedavg"]
     told = cli("compare", *flags, "--set", "solver.lr=[0.1")

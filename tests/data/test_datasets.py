@@ -322,6 +322,16 @@ def test_chosen_classes_are_numbered_anew_and_normalised_like_all(tmp_path):
     assert rebuild(made.recipe, tmp_path).fingerprint == made.fingerprint
 
 
+def test_the_first_of_the_training_images_are_normalised_like_all(tmp_path):
+    write_mnist(tmp_path, train=40, test=20)
+    whole, made = (load(f"mnist(normalise=pixel{more})", tmp_path) for more in ("", ", first=12"))
+    assert made.recipe == "mnist(normalise='pixel', first=12)"
+    split = {"official": True, "fractions": (1.0, 0.0, 0.0)}
+    some, every = (data.split("by_class", **split) for data in (made, whole))
+    assert (len(some.train), len(some.test)) == (12, 20)
+    assert torch.equal(some.train.client(1)[0], every.train.client(1)[0][:2])  # 1 and 11 of 40
+
+
 def test_the_official_test_images_may_be_left_out(tmp_path):
     write_mnist(tmp_path, train=40, test=20)
     data = load("mnist(part=train)", tmp_path)

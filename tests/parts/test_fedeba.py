@@ -10,6 +10,7 @@ import torch
 from scripted import FIXTURE, PRE, Script, after, bench, matrix, parabolas, vector
 from torch import Tensor
 
+import fedparity as fp
 from fedparity.learning.solver import Solver
 from fedparity.parts import FedEBA, FedEBAPlus, PracFedEBAPlus
 from fedparity.parts.weights.fedeba_plus import angle
@@ -372,3 +373,19 @@ def test_exchanges_of_the_variants():
     assert "probe" not in FedEBAPlus(alpha=0.5, theta=90).hooks
     assert "probe" not in FedEBAPlus(alpha=0).hooks
     assert "probe" not in PracFedEBAPlus().hooks
+
+
+@pytest.mark.parametrize(("theta", "branch"), [(0.001, 1.0), (89.999, 0.0)])
+def test_it_tells_in_each_round_whether_the_angle_took_the_gradient_branch(theta, branch):
+    # of three clients, angles are above 0 where losses differ and at most arccos(1/sqrt 3) = 54.7
+    found = fp.Experiment(
+        fp.datasets.eagle_synthetic().split("natural"),
+        "linear",
+        f"fedeba_plus(alpha=0.5, theta={theta})",
+        rounds=2,
+        solver=Solver(lr=0.1, steps=1),
+        lstar="none",
+    ).run()
+    told = found.told.query("number == 'gradient_branch'")
+    assert list(told["round"]) == [1, 2]
+    assert set(told["value"]) == {branch}

@@ -52,6 +52,10 @@ def study(
         bool, typer.Option("--list", help="List the packaged studies: tables of the papers.")
     ] = False,
     quick: Annotated[bool, typer.Option(help="A packaged study in minutes.")] = False,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="PAGE", help="Run nothing: write a packaged study's section."),
+    ] = None,
     data_dir: DataDir = None,
     allow_import: AllowImport = None,
 ) -> None:
@@ -64,10 +68,11 @@ def study(
     if file is None:
         raise InputError("name a study's file, or a packaged study (see: fedparity study --list)")
     if not Path(file).exists() and "." not in file and "/" not in file:
-        work.go_packaged(file, out, quick, workers, again or (), data_dir)
+        work.go_packaged(file, out, quick, workers, again or (), data_dir, write)
         return
-    if quick:
-        raise InputError("--quick is for packaged studies (see: fedparity study --list)")
+    if quick or write is not None:
+        flag = "--quick" if quick else "--write"
+        raise InputError(f"{flag} is for packaged studies (see: fedparity study --list)")
     from fedparity.studies import Study
 
     allowed = allowed_from(allow_import)

@@ -12,6 +12,8 @@ from fedparity.cli.work import RUNS, at_work, console
 from fedparity.errors import InputError
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from fedparity.studies import Study
     from fedparity.studies import Table as SeedTable
 
@@ -75,23 +77,43 @@ def go_packaged(
     workers: int | None,
     again: Sequence[str],
     data_dir: Path | None,
+    page: Path | None,
 ) -> None:
-    """Run what is missing of a packaged study, and print ours beside what was published."""
+    """Run what is missing of a packaged study, and print ours beside what was published.
+
+    With a page, nothing is run: what is there is written into it.
+    """
+    from fedparity.studies import provenance
+    from fedparity.studies.beside import Beside
     from fedparity.studies.packaged import packaged
+    from fedparity.studies.page import section, write
 
     found = packaged(name)
-    where = out or RUNS / (f"{name}-quick" if quick else name)
-    study = found.planned(where, quick, data_dir)
-    text = console()
+    whole = f"{name}-quick" if quick else name
+    study = found.planned(out or RUNS / whole, quick, data_dir)
+    beside, text = Beside(found, study), console()
+    if page is not None:
+        write(page, whole, section(beside, quick))
+        text.print(f"written into {page}", markup=False, soft_wrap=True)
+        return
     text.print(f"{found.title}\n{found.protocol}", markup=False)
+    if found.missing:
+        text.print(f"Not stored: {found.missing}", markup=False)
+    if any(study.state(run).state in ("waiting", "begun", *again) for run in study.runs):
+        study.out.mkdir(parents=True, exist_ok=True)
+        provenance.keep(study.out)
     try:
         go(study, workers, again)
     finally:
-        if study.out.exists():
-            text.print("\nOurs, and what was published:\n")
-            text.print(found.beside(study).round(2).to_string(index=False), soft_wrap=True)
-            text.print("\nWhere the published order holds:\n")
-            text.print(found.holding(study).to_string(index=False), soft_wrap=True)
+        if next(study.results(), None) is not None:
+            _print_plain("Ours, with 95 % intervals, and what was published:", beside.cells())
+            _print_plain("Where the orders hold, and by how much:", beside.holding())
+
+
+def _print_plain(title: str, table: DataFrame) -> None:
+    if len(table):
+        told = table.to_string(index=False)
+        console().print(f"\n{title}\n\n{told}", markup=False, highlight=False, soft_wrap=True)
 
 
 def chosen(texts: Sequence[str] | None) -> dict[str, list[Any]]:

@@ -61,6 +61,7 @@ Folder = Path | str | None
 Seed = Annotated[int, Field(ge=0)]
 Classes = tuple[int, ...] | None
 Published = Literal["all", "train"]
+First = Annotated[int, Field(ge=1)] | None
 
 
 @checked
@@ -159,6 +160,7 @@ def mnist(
     normalise: Normalise = False,
     classes: Classes = None,
     part: Published = "all",
+    first: First = None,
     data_dir: Folder = None,
 ) -> Dataset:
     """70,000 handwritten digits of 28 x 28 pixels, 10,000 of them official test.
@@ -166,7 +168,8 @@ def mnist(
     Four idx files in ``MNIST/raw``, gzipped or not. ``normalise`` brings the training pixels to
     mean 0 and standard deviation 1, or each of them with ``normalise="pixel"``; ``classes`` are
     those read, numbered anew from 0 in that order; ``part="train"`` leaves the official test
-    images out. See :class:`~fedparity.data.images.Reading`.
+    images out, ``first`` takes so many of the training images. See
+    :class:`~fedparity.data.images.Reading`.
 
     References
     ----------
@@ -174,7 +177,7 @@ def mnist(
     """
     remedy = "get the four files of the MNIST database (LeCun, Cortes, Burges) as .gz"
     return read_mnist_like(
-        "mnist", "MNIST/raw", remedy, Reading(normalise, classes, part), data_dir
+        "mnist", "MNIST/raw", remedy, Reading(normalise, classes, part, first), data_dir
     )
 
 
@@ -183,6 +186,7 @@ def fashion_mnist(
     normalise: Normalise = False,
     classes: Classes = None,
     part: Published = "all",
+    first: First = None,
     data_dir: Folder = None,
 ) -> Dataset:
     """70,000 pieces of clothing of 28 x 28 pixels, 10,000 of them official test.
@@ -195,7 +199,11 @@ def fashion_mnist(
     """
     remedy = "get the four .gz files of github.com/zalandoresearch/fashion-mnist"
     return read_mnist_like(
-        "fashion_mnist", "FashionMNIST/raw", remedy, Reading(normalise, classes, part), data_dir
+        "fashion_mnist",
+        "FashionMNIST/raw",
+        remedy,
+        Reading(normalise, classes, part, first),
+        data_dir,
     )
 
 
@@ -204,6 +212,7 @@ def cifar10(
     normalise: Normalise = False,
     classes: Classes = None,
     part: Published = "all",
+    first: First = None,
     data_dir: Folder = None,
 ) -> Dataset:
     """60,000 colour photographs of 32 x 32 pixels in 10 classes, 10,000 of them official test.
@@ -217,7 +226,7 @@ def cifar10(
     Krizhevsky. Learning multiple layers of features from tiny images. 2009.
     """
     remedy = "unpack CIFAR-10, binary or python version, from www.cs.toronto.edu/~kriz/cifar.html"
-    return read_cifar10(remedy, Reading(normalise, classes, part), data_dir)
+    return read_cifar10(remedy, Reading(normalise, classes, part, first), data_dir)
 
 
 @checked

@@ -58,18 +58,23 @@ class Reading:
         Only these, numbered from 0 in this order. The means are still those of all images.
     part
         ``all`` images, or only those that the publisher calls ``train``.
+    first
+        Only so many of the training images, in the publisher's order; the means are still those of
+        all.
     """
 
     normalise: Normalise = False
     classes: tuple[int, ...] | None = None
     part: Literal["all", "train"] = "all"
+    first: int | None = None
 
     @property
     def settings(self) -> dict[str, spec.Value]:
         """The settings that name this reading."""
         chosen = {} if self.classes is None else {"classes": self.classes}
         part = {} if self.part == "all" else {"part": self.part}
-        return {"normalise": self.normalise, **chosen, **part}
+        first = {} if self.first is None else {"first": self.first}
+        return {"normalise": self.normalise, **chosen, **part, **first}
 
     def moments(self, name: str, x: Bytes, of: npt.NDArray[np.bool_]) -> Moments | None:
         """Return what is subtracted from pixels from 0 to 1 and what they are divided by."""
@@ -102,6 +107,8 @@ class Reading:
             number[wanted] = np.arange(len(wanted))
             label = number[label]
             kept &= label >= 0
+        if self.first is not None:
+            kept &= held_out | (np.cumsum(kept & ~held_out) <= self.first)
         return kept, label
 
 

@@ -43,8 +43,8 @@ Lines = Mapping[tuple[str, ...], int]
 def read(file: Path, data_dir: str | Path | None, allowed: Allowed) -> Settings:
     """Return the settings of a study's file, checked, with the paths of the tables it names."""
     told = read_yaml(file)
-    lines = _lines(file)
-    _check(told, lines, file, allowed)
+    lines = lines_of(file)
+    check(told, lines, file, allowed)
     found = with_tables(told, file.parent, data_dir)
     grid = dict(told.get("grid") or {})
     if "data" in grid:
@@ -52,10 +52,10 @@ def read(file: Path, data_dir: str | Path | None, allowed: Allowed) -> Settings:
     return {**found, "grid": grid}
 
 
-def _check(told: Settings, lines: Lines, file: Path, allowed: Allowed) -> None:
+def check(told: Settings, lines: Lines, file: Path, allowed: Allowed) -> None:
     """Refuse what is wrong with a key or a value by itself, with its line."""
     for key, value in told.items():
-        with _at(file, lines, key):
+        with at(file, lines, key):
             if key not in (*KEYS, *OWN):
                 raise unknown("setting of a study", key, (*KEYS, *OWN))
             if key == "algorithm":
@@ -68,15 +68,15 @@ def _check(told: Settings, lines: Lines, file: Path, allowed: Allowed) -> None:
             _try(key, value, lambda k, v: put(SOUND, k, v), (key,), lines, file, allowed)
     if "algorithms" not in told:
         raise InputError(f"{file} names no algorithms: algorithms: [fedavg, eagle(lam=1)]")
-    with _at(file, lines, "algorithms"):
+    with at(file, lines, "algorithms"):
         texts = labelled(told["algorithms"])
     inside = list(told["algorithms"]) if isinstance(told["algorithms"], Mapping) else None
     for place, text in enumerate(texts.values()):
         name = str(inside[place]) if inside is not None else str(place)
-        with _at(file, lines, "algorithms", name):
+        with at(file, lines, "algorithms", name):
             Addresses(allowed).complete({**SOUND, "algorithm": text})
     for key, values in (told.get("grid") or {}).items():
-        with _at(file, lines, "grid", str(key)):
+        with at(file, lines, "grid", str(key)):
             if key == "data.table":
                 raise InputError("the grid names tables: write 'data: [{table: ..., target: ...}]'")
             listed = checked({key: values})[key]
@@ -97,19 +97,19 @@ def _try(
 ) -> None:
     """Refuse a value, and if it is a table of settings the first wrong one inside."""
     settings = made(key, value)
-    with _at(file, lines, *where):
+    with at(file, lines, *where):
         check_keys(settings)
     if isinstance(value, Mapping) and key in ("data", "solver", "stop"):
         for inside in value:
-            with _at(file, lines, *where, str(inside)):
+            with at(file, lines, *where, str(inside)):
                 check_key(f"{key}.{inside}")
     if _of_table(settings.get("data")):
         return  # it is read when it has been found
     inner = value if key in ("solver", "stop") and isinstance(value, Mapping) else {}
     for inside, one in inner.items():
-        with _at(file, lines, *where, str(inside)):
+        with at(file, lines, *where, str(inside)):
             Addresses(allowed).complete(put(SOUND, f"{key}.{inside}", one))
-    with _at(file, lines, *where):
+    with at(file, lines, *where):
         Addresses(allowed).complete(settings)
 
 
@@ -118,7 +118,7 @@ def _of_table(data: object) -> bool:
 
 
 @contextmanager
-def _at(file: Path, lines: Lines, *where: str) -> Iterator[None]:
+def at(file: Path, lines: Lines, *where: str) -> Iterator[None]:
     """Tell the line of what is wrong."""
     try:
         yield
@@ -127,7 +127,7 @@ def _at(file: Path, lines: Lines, *where: str) -> Iterator[None]:
         raise InputError(f"{file}, line {line}: {error}") from None
 
 
-def _lines(file: Path) -> dict[tuple[str, ...], int]:
+def lines_of(file: Path) -> dict[tuple[str, ...], int]:
     """Return the line of every key of a file, and of every item of a list."""
     found: dict[tuple[str, ...], int] = {(): 1}
 

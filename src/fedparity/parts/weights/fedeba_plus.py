@@ -114,7 +114,7 @@ class FedEBAPlus(Entropy):
     def hooks(self) -> frozenset[str]:
         unused = set() if self._aligns_gradients else {"probe", "plan", "grad"}
         if not self._aligns_models:
-            unused |= {"combine", "init_server"}
+            unused |= {"combine", "init_server", "tell"}
         if self.aggregate == "given":
             unused |= {"weigh"} if self._aligns_models else {"weigh", "finish"}
         return super().hooks - unused
@@ -188,6 +188,9 @@ class FedEBAPlus(Entropy):
         q = each.to(w.dtype) / each.sum() if self.prior == "size" else ctx.uniform
         c = ctx.steps.to(w.dtype)[ctx.listed].mean() if self.scale == "steps" else 1.0
         return (1 - self.alpha) * (w @ deltas) + self.alpha * c * (q @ up["first"]), s
+
+    def tell(self, s: Tensors) -> dict[str, float]:
+        return {"gradient_branch": float(s["gradient_branch"])}
 
 
 def angle(losses: Tensor) -> float:
