@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fedparity.engines.engine import Setup
+from fedparity.engines.steps import Steps
 from fedparity.learning.layout import Layout
 from fedparity.learning.solver import Solver
 from fedparity.method.algorithm import Algorithm
@@ -363,39 +364,3 @@ class Lane(ABC):
     @abstractmethod
     def end(self) -> Tensor:
         """Return the buffers after training, ``[b]`` or ``[m, b]``."""
-
-
-class Steps:
-    """One track's steps by any solver, over vectors ``y``, ``[d]`` or ``[m, d]``.
-
-    Every step makes new tensors and writes to none, so that ``y`` may be kept.
-    """
-
-    def __init__(self, lane: Lane, start: Tensor, rule: Rule) -> None:
-        self.lane, self.rule, self.y = lane, rule, start
-        self.second = start[..., :0]
-        self._slots = lane.solver.slots(start)
-
-    def step(self, step: int, shared: Tensor | None = None) -> Tensor:
-        """Take a step and return its gradient, ``[d]`` or ``[m, d]``, before a part changes it.
-
-        ``shared`` are the parameters of the shared track before the same step, where this one goes
-        side by side with it.
-        """
-        lane, rule, y = self.lane, self.rule, self.y
-        point = y
-        if shared is not None:
-            lifted = lane.lift(lambda tree, y, shared: rule.point(tree, y, shared, step))
-            point = lifted(rule.tree, y, shared)
-        g, found = lane.gradient(point, step, rule)
-        corrected = lane.corrected(rule, g, found, y, step) if rule.having("grad") else g
-        moved, after = lane.solver.update(y, corrected, self._slots, rule.lr, step)
-        running = lane.running(step)
-        if running is None:
-            self.y, self._slots, self.second = moved, after, found
-        else:
-            self.second = torch.where(running, found, self.second if step else found)
-            self.y = torch.where(running, moved, y)
-            kept = zip(after, self._slots, strict=True)
-            self._slots = tuple(torch.where(running, a, b) for a, b in kept)
-        return g
