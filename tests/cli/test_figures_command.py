@@ -47,7 +47,7 @@ def test_a_frontier_is_told_in_a_table_and_in_words(cli, study):
         (["frontier", "STUDY", "--across", "gap_variance"], "two summaries"),
         (["frontier", "STUDY", "--across", "mean_acuracy,max_gap"], "did you mean 'mean_accuracy'"),
         (["frontier", "STUDY", "--split", "tset"], "did you mean 'test'"),
-        (["frontier", "none"], "no directory"),
+        (["frontier", "none"], "is not there"),
         (["figures", "STUDY", "--format", "gif"], "format of a figure 'gif'"),
         (["figures", "STUDY", "--reference", "fedag"], "did you mean 'fedavg'"),
         (["figures", "."], "holds no finished run"),

@@ -45,7 +45,7 @@ def test_a_study_is_run_and_told_and_compared_again_in_its_directory(cli, tmp_pa
     told = cli("study", "s.yaml", "--workers", "1")
     assert told.code == 0, told.err
     assert "plain" in told.out
-    rows = pd.read_csv(tmp_path / "runs/s/table.csv")
+    rows = pd.read_csv(tmp_path / "runs/s/studies/s.csv")
     assert list(rows["state"]) == ["done"]
     again = cli("study", "runs/s")
     assert again.out == told.out
@@ -56,6 +56,21 @@ def test_a_study_is_run_and_told_and_compared_again_in_its_directory(cli, tmp_pa
     compared = cli("compare", *flags, "--out", "runs/s")
     assert compared.code == 0, compared.err
     assert len(list((tmp_path / "runs/s/runs").iterdir())) == 1  # the same run
+    assert pd.read_csv(tmp_path / "runs/s/studies/s.csv").equals(rows)
+    (other,) = (tmp_path / "runs/s/studies").glob("compare-*.csv")
+    assert list(pd.read_csv(other)["algorithm"]) == ["A"]
+    both = cli("study", "runs/s")
+    assert both.code == 2
+    assert "name the file of one" in both.err
+    assert cli("study", "runs/s/studies/s.yaml").out == told.out
+
+
+def test_the_file_of_the_user_is_never_written(cli, tmp_path):
+    file = tmp_path / "study.yaml"
+    file.write_text(FILE + "# mine\n")
+    assert cli("study", "study.yaml", "--workers", "1").code == 0
+    assert file.read_text().endswith("# mine\n")
+    assert (tmp_path / "runs/study/studies/study.csv").exists()
 
 
 def test_a_board_tells_done_running_left_and_time_to_go():

@@ -12,16 +12,16 @@ from fedparity.figures import FORMATS, Figure, Labelled
 from fedparity.figures.figure import altair
 from fedparity.fronts import frontier
 from fedparity.studies import Study
-from fedparity.studies.study import FILE
+from fedparity.studies.places import studies_in
 
 SPLITS = ("validation", "test")
 
 
 def finished(directory: Path, across_settings: bool = False) -> list[Labelled]:
-    """Return the finished runs of a study, a comparison or a run."""
-    if not directory.is_dir():
-        raise InputError(f"{directory} is no directory: name one of a study, a comparison or a run")
-    if not (directory / FILE).exists():
+    """Return the finished runs of a study (its directory or its file), a comparison or a run."""
+    if not directory.exists():
+        raise InputError(f"{directory} is not there: name a study, a comparison or a run")
+    if directory.is_dir() and not studies_in(directory):
         return figures.runs_of(directory)
     found = Study.load(directory).labelled(across_settings)
     if not found:

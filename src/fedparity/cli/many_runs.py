@@ -40,7 +40,7 @@ def coalitions(
 def study(
     file: Annotated[
         str | None,
-        typer.Argument(help="A study's file, its directory to go on, or a packaged study."),
+        typer.Argument(help="A study's file, a directory that holds one, or a packaged study."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The study's directory.")] = None,
     workers: Workers = None,
@@ -125,7 +125,8 @@ def figures(
     """Draw curves, clients, the frontier, who pays, and ranks, as far as the runs allow."""
     from fedparity.cli.figures import draw
 
-    draw(directory, out or directory / "figures", form, metric, reference)
+    beside = directory / "figures" if directory.is_dir() else directory.with_suffix("")
+    draw(directory, out or beside, form, metric, reference)
 
 
 @app.command("frontier")

@@ -29,16 +29,16 @@ def go(study: Study, workers: int | None, again: Sequence[str]) -> None:
                 study.run(workers, again=tuple(again), watch=shown)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"stopped; what is done is kept: fedparity study {study.out}"
+                f"stopped; what is done is kept: fedparity study {study.file}"
             ) from None
-    table = study.by_run()
-    table.to_csv(study.out / "table.csv", index=False)
+    table, file = study.by_run(), study.file.with_suffix(".csv")
+    table.to_csv(file, index=False)
     if table["state"].isin(("done", "diverged")).any():
         _print(study.table())
     for _, row in table[table["state"] != "done"].iterrows():
         what = f"{row['algorithm']}, seed {row['seed']}: {row['state']}: {row['reason']}"
         out.print(what, markup=False, soft_wrap=True)
-    out.print(f"\nEvery run in {study.out / 'table.csv'}", markup=False, soft_wrap=True)
+    out.print(f"\nEvery run in {file}", markup=False, soft_wrap=True)
     if (table["state"] != "done").any():
         raise typer.Exit(1)
 
@@ -180,18 +180,22 @@ def compared(
     from fedparity.cli.comparison import weighed
     from fedparity.cli.flags import allowed_from
     from fedparity.studies import Study
+    from fedparity.studies.address import digest
 
     values, texts = chosen(grid), renamed(algorithms, labels)
     typed = [str(value) for each in values.values() for value in each]
     typed += [text for label, text in texts.items() if label != text]
     allowed = allowed_from(allow_import, {**named, "algorithms": [*named["algorithms"], *typed]})
+    shared = {k: v for k, v in settings.items() if k != "seed"}
+    shared = weighed(shared, [*texts.values()], allowed)
     found = Study(
-        weighed({k: v for k, v in settings.items() if k != "seed"}, [*texts.values()], allowed),
+        shared,
         texts,
         out,
         grid=values,
         seeds=seeds_from(seeds) if seeds else [settings.get("seed", 0)],
         data_dir=data_dir,
         allowed=allowed,
+        name=f"compare-{digest({'settings': shared, 'algorithms': texts, 'grid': values})[:6]}",
     )
     go(found, workers, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,9 @@ def _command(engine: str) -> list[str]:
     return [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
+@cache
 def _version(package: str) -> str:
+    """Return the version of a package; it is read from a file, which short runs would notice."""
     try:
         return version(package)
     except PackageNotFoundError:

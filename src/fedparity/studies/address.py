@@ -121,7 +121,7 @@ class Addresses:
 
 def address(complete: Mapping[str, Any]) -> str:
     """Return the address of complete settings."""
-    return _digest({"version": VERSION, **complete})
+    return digest({"version": VERSION, **complete})
 
 
 def alone(complete: Mapping[str, Any]) -> str | None:
@@ -129,10 +129,11 @@ def alone(complete: Mapping[str, Any]) -> str | None:
     rule = complete.get("lstar", Conditions().lstar)
     if rule == "none" or not isinstance(rule, str):
         return None
-    return _digest({key: complete.get(key) for key in (*ALONE, "lstar")})
+    return digest({key: complete.get(key) for key in (*ALONE, "lstar")})
 
 
-def _digest(told: Mapping[str, Any]) -> str:
+def digest(told: Mapping[str, Any]) -> str:
+    """Return a short digest of plain values, whatever the order of their keys."""
     text = json.dumps(told, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 

@@ -26,6 +26,7 @@ def compare(
     solver: Solver | Mapping[str, Any] | None = None,
     data_dir: str | Path | None = None,
     allowed: Allowed | None = None,
+    name: str = "study",
     **settings: Any,
 ) -> Study:
     """Run algorithms over seeds under the same conditions, and return the study.
@@ -37,7 +38,7 @@ def compare(
         its seed stays as it is.
     model
         A model's text.
-    algorithms, out, seeds, grid, data_dir, allowed
+    algorithms, out, seeds, grid, data_dir, allowed, name
         See :class:`~fedparity.Study`.
     workers
         Processes; by default one a core.
@@ -67,5 +68,6 @@ def compare(
         federation=federation,
         data_dir=data_dir,
         allowed=allowed,
+        name=name,
     )
     return study.run(workers)

@@ -20,7 +20,7 @@ from fedparity.records.result import Result
 from fedparity.studies import address, missing
 from fedparity.studies.file import OWN, read
 from fedparity.studies.grid import Cell, cells, checked, labelled, put, seeds_of
-from fedparity.studies.places import place
+from fedparity.studies.places import RUNS, STUDIES, file_of, home_of, name_of, place
 from fedparity.studies.plot import Plot, finished
 from fedparity.studies.pool import Pool
 from fedparity.studies.runs import Run
@@ -28,9 +28,6 @@ from fedparity.studies.schedule import Board, Watch, work_off
 from fedparity.studies.speed import reaching
 from fedparity.studies.table import Table, tabled
 from fedparity.studies.work import Outcome
-
-FILE = "study.yaml"
-RUNS = "runs"
 
 
 @named
@@ -47,7 +44,7 @@ class Study:
     algorithms
         A list of algorithms, or by the label that tables show each under.
     out
-        The directory of the study; several studies may share one.
+        The directory of the study; several studies of unlike names may share one.
     grid
         Values by key: ``{"solver.lr": [0.01, 0.1], "model": ["linear", "mlp"]}``. Every combination
         is run. ``data.seed`` is the seed of the dealing and of label noise; without it each run's
@@ -60,6 +57,8 @@ class Study:
         Where datasets are.
     allowed
         The code that the settings may name; by default what they name themselves.
+    name
+        Of the study's file and table in the directory.
     """
 
     def __init__(
@@ -73,10 +72,11 @@ class Study:
         federation: Federation | None = None,
         data_dir: str | Path | None = None,
         allowed: Allowed | None = None,
+        name: str = "study",
     ) -> None:
         if not isinstance(settings, Mapping) or not isinstance(out, str | Path):
             raise InputError("a study is of settings, algorithms and a directory: see Study.load")
-        self.settings, self.out = dict(settings), Path(out)
+        self.settings, self.out, self.name = dict(settings), Path(out), name_of(name)
         self.algorithms, self.seeds = labelled(algorithms), seeds_of(seeds)
         self.grid = checked(grid or {})
         self.federation, self.data_dir = federation, None if data_dir is None else str(data_dir)
@@ -125,22 +125,28 @@ class Study:
         data_dir: str | Path | None = None,
         allow_import: str | Iterable[str] = (),
     ) -> Study:
-        """Return the study of a file, or of a study's directory.
+        """Return the study of a file, or of a directory that holds one.
 
         ``out`` is by default that directory, or for a file ``runs/NAME``. The file may name code
         of the packages ``allow_import`` only, and tables beside it or in the data folder.
         """
-        file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+        file = file_of(Path(path))
         allowed = Allowed.by(allow_import)
         told = read(file, data_dir, allowed)
         return cls(
             {key: value for key, value in told.items() if key not in OWN},
             told["algorithms"],
-            out or (file.parent if file.name == FILE else Path(RUNS) / file.stem),
+            out or home_of(file),
             **{key: told[key] for key in ("grid", "seeds") if key in told},
             data_dir=data_dir,
             allowed=allowed,
+            name=file.stem,
         )
+
+    @property
+    def file(self) -> Path:
+        """The study's own file in its directory, from which it goes on."""
+        return self.out / STUDIES / f"{self.name}.yaml"
 
     def describe(self) -> dict[str, Any]:
         """Return the study as the plain values of its file."""
@@ -181,8 +187,8 @@ class Study:
                 raise unknown("state to be run again", state, missing.AGAIN)
         if workers is not None and workers < 1:
             raise InputError(f"workers is {workers}: at least 1")
-        self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / RUNS).mkdir(exist_ok=True)
+        for folder in (RUNS, STUDIES):
+            (self.out / folder).mkdir(parents=True, exist_ok=True)
         self._write()
         tasks = missing.tasks(self.runs, again, self.data_dir, self.allowed)
         total = len({run.address for run in self.runs})
@@ -205,7 +211,7 @@ class Study:
             import yaml
 
             text = yaml.safe_dump(self.describe(), sort_keys=False, allow_unicode=True)
-            place(self.out / FILE, text)
+            place(self.file, text)
 
     def state(self, run: Run) -> Outcome:
         """Return what became of a run.
