@@ -64,12 +64,21 @@ class Settings(type):
             raise told(cls.__name__, cls, error) from None
 
 
+def made(cls: type[T]) -> type[T]:
+    """Let a class refuse wrong names of arguments in one line when it is made.
+
+    Its methods are left alone: of what a round calls at every step, no call is worth a check.
+    """
+    cls.__init__ = _checked(cls.__init__, cls.__name__, {})  # type: ignore[method-assign]
+    return cls
+
+
 def named(cls: type[T]) -> type[T]:
     """Let a class refuse wrong names of arguments in one line; it checks values itself.
 
     It does so when it is made and in each of its public methods.
     """
-    cls.__init__ = _checked(cls.__init__, cls.__name__, {})  # type: ignore[method-assign]
+    made(cls)
     for name, found in list(vars(cls).items()):
         bound = isinstance(found, classmethod)
         method = found.__func__ if isinstance(found, classmethod) else found

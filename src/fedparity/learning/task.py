@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedparity import spec
-from fedparity.arguments import named
+from fedparity.arguments import made
 from fedparity.errors import InputError
 from fedparity.imports import UNKNOWN, Allowed, path_of, text_of
 from fedparity.learning import augmentation, models
@@ -40,7 +40,7 @@ So many are the float32 numbers of AVX-512, the widest there is.
 """
 
 
-@named
+@made
 class Task:
     """A model factory with a loss.
 
@@ -126,7 +126,7 @@ class Task:
         return self._augment(inputs, u)
 
 
-@named
+@made
 class Classification(Task):
     """Cross-entropy on class labels; metric ``accuracy``.
 

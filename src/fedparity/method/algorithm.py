@@ -10,7 +10,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from fedparity.arguments import named
+from fedparity.arguments import made
 from fedparity.errors import FedparityError, InputError
 from fedparity.method.client import SHARED
 from fedparity.method.composition import check_kind, problems
@@ -26,7 +26,7 @@ PROBED = frozenset(name for name, fact in FACTS.items() if fact.probed)
 """Facts that can be read in the probe; the parts' own can as well."""
 
 
-@named
+@made
 class Algorithm:
     """Parts in the order they apply.
 
