@@ -9,11 +9,13 @@ from __future__ import annotations
 import fedparity as fp
 
 
-def main(federation: fp.Federation | None = None, rounds: int = 5) -> dict[str, fp.Result]:
+def main(
+    federation: fp.Federation | None = None, rounds: int = 5, seed: int = 0
+) -> dict[str, fp.Result]:
     """Train a few rounds with both and print mean and worst accuracy."""
     if federation is None:
         data = fp.datasets.cifar100(normalise=True)
-        federation = data.split("dirichlet(alpha=0.5)", clients=10)
+        federation = data.split("dirichlet(alpha=0.5)", clients=10, seed=seed)
     found = {}
     for algorithm in ("fedavg", "fedbn"):
         experiment = fp.Experiment(
@@ -24,6 +26,7 @@ def main(federation: fp.Federation | None = None, rounds: int = 5) -> dict[str, 
             solver=fp.Solver(lr=0.05, epochs=1, batch=50),
             lstar="none",
             evaluate_every=rounds,
+            seed=seed,
         )
         found[algorithm] = experiment.run()
         numbers = found[algorithm].summary()[["mean_accuracy", "worst_accuracy"]].round(1)

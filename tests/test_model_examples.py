@@ -32,9 +32,11 @@ def test_the_next_character_is_learned():
 
 @pytest.mark.filterwarnings("ignore:eagle")
 def test_only_the_head_is_sent(capsys):
-    example("frozen_backbone").main(rounds=2)
+    found = example("frozen_backbone").main(rounds=2, trained=10)
     # channels 8: 80 + 1,168 + 2,320 of convolutions, 16 x 64 + 64, and 64 x 10 + 10
-    assert "650 of 5306 parameters" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("650 of 5306 parameters") == 2
+    random, pretrained = (found[name].summary()["mean_loss"] for name in ("random", "pretrained"))
+    assert pretrained < random
 
 
 @pytest.mark.filterwarnings("ignore:.* diverged")  # BatchNorm of three examples

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -42,6 +44,30 @@ def parameters(model: nn.Module) -> int:
 def test_parameters_are_as_many_as_published(model, shape, outputs, count):
     with torch.device("meta"):
         assert parameters(fp.Classification(model).factory(shape, outputs)) == count
+
+
+@pytest.mark.parametrize("hidden", [50, 200, 400])
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_an_mlp_of_any_width_and_depth_has_its_layers(hidden, layers):
+    sizes = [784, *[hidden] * layers, 10]
+    wanted = [(given, read) for read, given in pairwise(sizes)]
+    with torch.device("meta"):
+        made = models.mlp((1, 28, 28), 10, hidden=hidden, layers=layers)
+    assert [tuple(p.shape) for p in made.parameters() if p.dim() > 1] == wanted
+    assert parameters(made) == sum(given * read + given for given, read in wanted)
+
+
+@pytest.mark.parametrize("channels", [16, 64, 128])
+@pytest.mark.parametrize("layers", [2, 3, 5])
+@pytest.mark.parametrize("hidden", [96, 384])
+def test_a_cnn_of_any_width_and_depth_has_its_layers(channels, layers, hidden):
+    with torch.device("meta"):
+        made = models.cnn((3, 32, 32), 10, channels=channels, layers=layers, hidden=hidden)
+    # 5x5 weights and a bias a channel; 32 -> 14 -> 5 pixels a side, kept from then on by padding
+    convolutions = 75 * channels + (layers - 1) * 25 * channels**2 + layers * channels
+    head = 25 * channels * hidden + hidden + hidden * hidden // 2 + hidden // 2 + 5 * hidden + 10
+    assert parameters(made) == convolutions + head
+    assert made(torch.zeros(2, 3, 32, 32, device="meta")).shape == (2, 10)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -32,6 +33,26 @@ def test_a_function_is_given_a_dict_a_round():
     assert last["test/accuracy/worst"] == pytest.approx(result.clients["test_accuracy"].min())
     of_clients = [name for name in last if name.startswith("test/loss/client/")]
     assert len(of_clients) == result.clients["test_loss"].notna().sum()
+
+
+def spread(target: np.ndarray, output: np.ndarray) -> float:
+    """The largest probability that an example is given."""
+    return float(output.max())
+
+
+def test_the_worst_client_has_the_largest_number_where_less_is_better():
+    told: list[dict[str, float]] = []
+    own = fp.Metric(spread, better="lower")
+    made = fp.Experiment(
+        unlike_clients(),
+        "linear",
+        rounds=1,
+        lstar="none",
+        metrics=["brier", "balanced_accuracy", own],
+    )
+    clients = made.run(track=told.append).clients
+    for name, worst in {"brier": "max", "balanced_accuracy": "min", "spread": "max"}.items():
+        assert told[-1][f"test/{name}/worst"] == pytest.approx(clients[f"test_{name}"].agg(worst))
 
 
 def test_a_row_a_round_is_written_and_the_log_has_losses(tmp_path):

@@ -18,6 +18,7 @@ from fedparity.figures.labelled import Labelled, per_client
 from fedparity.fronts import Frontier
 from fedparity.metrics import Split
 from fedparity.metrics.clientframe import summary_value
+from fedparity.metrics.metric import direction
 
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999"]
 """Colours that are told apart without red and green (Okabe and Ito)."""
@@ -27,7 +28,6 @@ ROW = 18
 """Height of a row of names."""
 MANY = 60
 """Clients up to which each has a row with its name."""
-LOWER = ("loss", "gap")
 Over = Literal["mean", "worst"]
 
 
@@ -63,7 +63,7 @@ def over_rounds(runs: Sequence[Labelled], metric: str, over: Over, split: Split)
     tables = []
     for run in runs:
         rounds = by_round(run, metric, split)
-        worst = "max" if metric in LOWER else "min"
+        worst = "max" if direction(metric) == "lower" else "min"
         values = rounds.groupby("round")["value"].agg(worst if over == "worst" else "mean")
         table = values.rename_axis("metric").reset_index()
         tables.append(table.assign(method=run.label, seed=run.block))
@@ -189,7 +189,7 @@ def gains(
     if method == reference:
         raise InputError(f"'{method}' against itself: name two algorithms")
     wide = table.pivot(index=["client", "block"], columns="label", values="value")
-    apart = (wide[method] - wide[reference]) * (-1 if metric in LOWER else 1)
+    apart = (wide[method] - wide[reference]) * (-1 if direction(metric) == "lower" else 1)
     rows = apart.rename("value").dropna().reset_index()
     if rows.empty:
         raise InputError(f"'{method}' and '{reference}' have no seed and client in common")

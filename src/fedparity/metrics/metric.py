@@ -132,6 +132,19 @@ METRICS: dict[str, Metric] = {
     )
 }
 """The metrics that have a name."""
+LOWER = ("loss", "gap", "error", "status_error")
+"""What else a run tells of clients of which less is better."""
+
+
+def direction(name: str, own: Iterable[Metric] = ()) -> Direction:
+    """Return which direction of a metric is better, ``own`` ones first; of an unknown one higher.
+
+    >>> direction("brier"), direction("accuracy"), direction("loss")
+    ('lower', 'higher', 'lower')
+    """
+    found = METRICS | {metric.name: metric for metric in own}
+    return found[name].better if name in found else "lower" if name in LOWER else "higher"
+
 
 Asked = str | Metric
 

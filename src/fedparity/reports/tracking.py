@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedparity.errors import InputError, unknown
+from fedparity.metrics.metric import Metric, direction
 
 Told = dict[str, float]
 Values = dict[str, npt.NDArray[np.float64]]
 Tracker = Callable[[Told], None]
 Track = str | Tracker | tuple[str | Tracker, ...] | list[str | Tracker]
-LOWER = ("loss", "error", "status_error")
-"""Metrics of which the largest is the worst."""
 
 
 class Tracking:
@@ -190,8 +189,13 @@ def trackers(
     return found
 
 
-def numbers_of(evaluated: Mapping[str, Values], names: tuple[str, ...]) -> tuple[Told, Told]:
-    """Return the summaries of an evaluation and the numbers of each client, by flat names."""
+def numbers_of(
+    evaluated: Mapping[str, Values], names: tuple[str, ...], own: Iterable[Metric] = ()
+) -> tuple[Told, Told]:
+    """Return the summaries of an evaluation and the numbers of each client, by flat names.
+
+    ``own`` are the metrics of the run, which know what is the worst.
+    """
     whole: Told = {}
     each: Told = {}
     for split, values in evaluated.items():
@@ -199,7 +203,7 @@ def numbers_of(evaluated: Mapping[str, Values], names: tuple[str, ...]) -> tuple
             known = column[~np.isnan(column)]
             if not len(known):
                 continue
-            worst = known.max() if metric in LOWER else known.min()
+            worst = known.max() if direction(metric, own) == "lower" else known.min()
             whole[f"{split}/{metric}/mean"] = float(known.mean())
             whole[f"{split}/{metric}/worst"] = float(worst)
             for name, value in zip(names, column.tolist(), strict=True):

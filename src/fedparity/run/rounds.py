@@ -51,7 +51,7 @@ class Rounds:
         track: Track = (),
     ) -> None:
         self.experiment = experiment
-        self.telling = Telling(track, experiment.federation.names)
+        self.telling = Telling(track, experiment.federation.names, experiment.setup.metrics)
         self.folder = RunDir(out) if out is not None else None
         self.unwatched = watch is None
         self.watch: Watcher = Silent() if watch is None else watch

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedparity.metrics import Metric
 from fedparity.reports.tracking import Told, Track, Tracking, Values, numbers_of, trackers
 
 LOGGER = logging.getLogger("fedparity.run")
@@ -16,8 +17,8 @@ LOGGER = logging.getLogger("fedparity.run")
 class Telling:
     """The trackers of a run, and the numbers of an evaluation that they were not told of yet."""
 
-    def __init__(self, track: Track, names: tuple[str, ...]) -> None:
-        self.trackers, self.names = trackers(track), names
+    def __init__(self, track: Track, names: tuple[str, ...], own: tuple[Metric, ...] = ()) -> None:
+        self.trackers, self.names, self.own = trackers(track), names, own
         self.fresh: Mapping[str, Values] = {}
 
     @contextmanager
@@ -39,7 +40,7 @@ class Telling:
             evaluated = f", {note}" if note else ""
             LOGGER.info("round %d: %d of %d clients answered%s", round, answered, asked, evaluated)
         fresh, self.fresh = self.fresh, {}
-        found, each = numbers_of(fresh, self.names)
+        found, each = numbers_of(fresh, self.names, self.own)
         if self.trackers:
             own = {f"{part}/{name}": v for part, told in parts.items() for name, v in told.items()}
             for tracker in self.trackers:

@@ -10,8 +10,9 @@ import pandas as pd
 from fedparity.certainty import over_seeds
 from fedparity.errors import unknown
 from fedparity.figures import Labelled
-from fedparity.figures.charts import LOWER, Over, over_rounds
-from fedparity.metrics import Direction, Split, rounds_to_target, speed_up
+from fedparity.figures.charts import Over, over_rounds
+from fedparity.metrics import Split, rounds_to_target, speed_up
+from fedparity.metrics.metric import direction
 
 ENDS = ("mean", "low", "high")
 
@@ -28,7 +29,7 @@ def reaching(
 ) -> pd.DataFrame:
     """Return one row an algorithm; see :meth:`fedparity.Study.rounds_to_target`."""
     curves = over_rounds(runs, metric, over, split)
-    better: Direction = "lower" if metric in LOWER else "higher"
+    better = direction(metric)
     labels = list(dict.fromkeys(run.label for run in runs))
     if reference is not None and reference not in labels:
         raise unknown("reference", reference, labels)
