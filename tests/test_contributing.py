@@ -28,6 +28,14 @@ def test_links_lead_somewhere(page):
         assert (page.parent / link).exists(), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_files_that_a_page_names_are_there(page):
+    for named in re.findall(
+        r"`((?:tests|benchmarks|examples|src)/[\w./]+)`", page.read_text("utf-8")
+    ):
+        assert (ROOT / named).exists(), named
+
+
 def test_the_architecture_names_every_package():
     text = (ROOT / "docs" / "contributing" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"^ *([a-z_]+)/", text, re.MULTILINE))

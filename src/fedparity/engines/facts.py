@@ -48,7 +48,7 @@ def per_example(setup: Setup, names: frozenset[str]) -> dict[str, PerExample]:
 
 
 def right_of(task: Task) -> PerExample:
-    """Return what tells of each example of a batch whether, or how far, it is right."""
+    """Return the function that tells of each example of a batch, ``[B]``, how right it is."""
     return lambda losses, output, target: task.metrics(output, target)["accuracy"]
 
 

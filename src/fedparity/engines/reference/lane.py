@@ -219,6 +219,7 @@ class OneClient(Lane):
         return 1 / (self.solver.expected or max(1, count))
 
     def _mean(self, losses: Tensor) -> Tensor:
+        """Return the mean of a batch's losses ``[B]``; of a lot, the sum over its expected size."""
         expected = self.solver.expected
         return losses.mean() if expected is None else losses.sum() / expected
 
@@ -258,6 +259,7 @@ class OneClient(Lane):
         return output
 
     def _second(self, losses: Tensor, step: int, rule: Rule) -> Tensor:
+        """Return the gradient ``[d]`` that the ``second`` hook asks for; 0 before its layers."""
         (part,) = rule.having("second")
         start = part.second_from(self.layout)
         found = losses.new_zeros(self.layout.size)

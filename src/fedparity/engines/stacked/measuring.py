@@ -59,11 +59,16 @@ class Measuring(Lane):
         """Return the pieces ``[m, *shape]`` as leaves of autograd; of a chain, as they are."""
 
     def _named(self, pieces: Pieces) -> dict[str, Tensor]:
+        """Return pieces, one a slot, by the names of the slots."""
         return {slot.name: p for slot, p in zip(self.layout.slots, pieces, strict=True)}
 
     def _forward(
         self, parameters: dict[str, Tensor], buffers: Tensor, inputs: Tensor
     ) -> tuple[Tensor, Tensor]:
+        """Return one client's output ``[B, ...]`` and its buffers ``[b]`` after it.
+
+        It is lifted over the stack, and keeps the mode that the module is in.
+        """
         if not self.layout.buffers:
             return functional_call(self.setup.module, parameters, (inputs,)), buffers
         own = self.layout.buffer_tensors(buffers)
@@ -71,6 +76,7 @@ class Measuring(Lane):
         return output, self.layout.pack_buffers(own, buffers)
 
     def _losses(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the losses ``[m, B]`` of outputs and targets ``[m, B, ...]``."""
         flat = self.setup.task.losses(output.flatten(0, 1), target.flatten(0, 1))
         return flat.view(target.shape[:2])
 
@@ -130,6 +136,7 @@ class Measuring(Lane):
         return found
 
     def _full_gradient(self, y: Tensor, buffers: Tensor) -> Tensor:
+        """Return the gradient ``[m, d]`` of the training loss as the algorithm judges it."""
         self.setup.module.eval()
         leaves = self._leaves(self.layout.views(y))
         return self.layout.join(self.gradient_by_blocks(leaves, buffers), y.shape[:1])
