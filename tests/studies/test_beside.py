@@ -177,7 +177,8 @@ def test_a_section_is_written_between_marks_and_over_itself(made, tmp_path):
     page.write_text("# Results\n\nMine.\n")
     text = section(made)
     assert "$ fedparity study small\n" in text
-    assert "All 8 runs, at the paper's scale; seeds 0." in text
+    told = " ".join(text.split())
+    assert "All 8 runs, at the paper's scale; seeds 0, each with 2 values of data.dataset." in told
     assert "| A | 2 of 2 |" in text
     write(page, "small", text)
     write(page, "small", "new")

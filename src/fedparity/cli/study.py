@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fedparity.studies import Table as SeedTable
 
 
-def go(study: Study, workers: int | None, again: Sequence[str]) -> None:
-    """Run what is missing of a study, and print its numbers."""
+def go(study: Study, workers: int | None, again: Sequence[str], means: bool = True) -> None:
+    """Run what is missing of a study, and print its numbers, with ``means`` those over seeds."""
     from fedparity.studies.live import Shown
 
     out = console()
@@ -33,7 +33,7 @@ def go(study: Study, workers: int | None, again: Sequence[str]) -> None:
             ) from None
     table, file = study.by_run(), study.file.with_suffix(".csv")
     table.to_csv(file, index=False)
-    if table["state"].isin(("done", "diverged")).any():
+    if means and table["state"].isin(("done", "diverged")).any():
         _print(study.table())
     for _, row in table[table["state"] != "done"].iterrows():
         what = f"{row['algorithm']}, seed {row['seed']}: {row['state']}: {row['reason']}"
@@ -89,11 +89,10 @@ def go_packaged(
     from fedparity.studies.page import section, write
 
     found = packaged(name)
-    whole = f"{name}-quick" if quick else name
-    study = found.planned(out or RUNS / whole, quick, data_dir)
+    study = found.planned(out or RUNS / name, quick, data_dir)
     beside, text = Beside(found, study), console()
     if page is not None:
-        write(page, whole, section(beside, quick))
+        write(page, study.name, section(beside, quick))
         text.print(f"written into {page}", markup=False, soft_wrap=True)
         return
     text.print(f"{found.title}\n{found.protocol}", markup=False)
@@ -103,7 +102,7 @@ def go_packaged(
         study.out.mkdir(parents=True, exist_ok=True)
         provenance.keep(study.out)
     try:
-        go(study, workers, again)
+        go(study, workers, again, means=False)
     finally:
         if next(study.results(), None) is not None:
             _print_plain("Ours, with 95 % intervals, and what was published:", beside.cells())

@@ -32,8 +32,10 @@ def section(found: Beside, quick: bool = False) -> str:
     share = f"{runs - len(left)} of {runs} runs" if left else f"All {runs} runs"
     scale = "cut down to minutes, so no verdict on the paper" if quick else "at the paper's scale"
     seeds = ", ".join(map(str, study.seeds))
+    for key in table.repeats:
+        seeds += f", each with {len(study.grid[key])} values of {key}"
     made = _made(sessions(study.out))
-    brackets = "Means over the seeds; in brackets the 95 % t interval, where there are several."
+    brackets = "Means over these runs; in brackets the 95 % t interval, where there are several."
     lines += [*wrap(f"{share}, {scale}; seeds {seeds}. {made} {brackets}", WIDTH), ""]
     lines += _table(found.cells())
     held = found.holding()

@@ -1,4 +1,4 @@
-"""Where the numbers of a study come from: the day, the commit and the versions of each session."""
+"""Where the numbers in a directory come from: day, commit and versions of each session."""
 
 from __future__ import annotations
 
