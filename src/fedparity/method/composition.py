@@ -20,6 +20,8 @@ STEPS = frozenset({"start", "tracks", "look", "loss", "second", "examples", "gra
 """Hooks of the local training loop."""
 STEPPED: frozenset[str] = AFTER - {"end_loss"}
 """Facts of its steps."""
+FORMER = {"measure": "probe"}
+"""Names that hooks once had."""
 CLOSE = 0.8
 """Likeness of a method's name to a hook's from which it is taken for a misspelling."""
 
@@ -37,7 +39,8 @@ def check_kind(part: object) -> None:
     if not is_dataclass(part) and kind.__init__ is not object.__init__:
         raise InputError(f"part '{name}' has settings: make it a frozen dataclass of them")
     for wrong in _own_methods(kind):
-        if near := get_close_matches(wrong, HOOKS, 1, CLOSE):
+        near = [FORMER[wrong]] if wrong in FORMER else get_close_matches(wrong, HOOKS, 1, CLOSE)
+        if near:
             raise InputError(
                 f"part '{name}' has a method '{wrong}', which nobody calls: did you mean the hook "
                 f"'{near[0]}'? (a helper of your own begins with an underscore)"
