@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import acs
+import all_methods
 import busy
 import choice
 import compiled
@@ -41,6 +42,8 @@ SECTIONS = (
     "device",
     "methods",
     "corrections",
+    "all methods",
+    "fedmgda+",
     "fedfv",
     "evaluation",
     "whole",
@@ -106,6 +109,8 @@ def main() -> None:
     add("device", lambda: device.measure(asked.repeats))
     add("methods", lambda: methods.measure(names, asked.repeats))
     add("corrections", lambda: methods.corrections(names, asked.repeats))
+    add("all methods", lambda: all_methods.measure(names, asked.repeats))
+    add("fedmgda+", lambda: all_methods.with_everyone(asked.repeats))
     add("fedfv", methods.combining)
     add("evaluation", lambda: evaluation.measure(names, asked.repeats))
     add("whole", lambda: whole.measure(asked.rounds))

@@ -165,3 +165,18 @@ def test_targets_of_a_wrong_kind_are_told_in_one_line(y, kind, message):
 def test_class_weights_must_be_as_many_as_classes():
     with pytest.raises(fp.InputError, match="2 weights for 3 classes"):
         fp.Classification(nn.Identity, weights=(1, 2)).build((3,), 3, 0, torch.float32)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_what_is_right_is_the_same_of_outputs_that_lie_class_by_class(ties):
+    rng = torch.Generator().manual_seed(0)
+    output, target = torch.randn(50, 4, generator=rng), torch.arange(50) % 4
+    if ties:
+        output = output.round()
+        output[7] = 0.0
+        output[8, 1] = torch.nan
+    by_class = output.mT.contiguous().mT
+    task = fp.Classification("linear")
+    found, wanted = (task.metrics(o, target)["accuracy"] for o in (by_class, output))
+    assert torch.equal(found, wanted)
+    assert 0 < float(wanted.mean()) < 1

@@ -176,8 +176,9 @@ class Classification(Task):
         return found if self.weights is None else found.mul_(self._factor.to(found)[label])
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        guess = output.mT.max(-2).indices if _by_class(output) else output.argmax(-1)
-        return {"accuracy": (guess == target).to(output.dtype)}
+        found = _right_by_class(output, target) if _by_class(output) else None
+        right = output.argmax(-1) == target if found is None else found
+        return {"accuracy": right.to(output.dtype)}
 
     @property
     def base(self) -> str | None:
@@ -287,6 +288,19 @@ def _beside(shares: Tensor, outputs: Tensor) -> Tensor:
 def _by_class(output: Tensor) -> bool:
     """Tell whether outputs lie class by class, so that torch would copy them for other work."""
     return output.dim() > 1 and not output.is_contiguous() and output.mT.is_contiguous()
+
+
+def _right_by_class(output: Tensor, target: Tensor) -> Tensor | None:
+    """Return which outputs ``[B, classes]``, class by class, are largest at the target's class.
+
+    None where two classes share the largest output, of which ``argmax`` takes the first one.
+    """
+    if output.dim() > 2 or output.device.type != "cpu":
+        return None
+    most = output.mT.amax(0)
+    if int((output.mT == most).sum()) != len(most):
+        return None
+    return output.mT.gather(0, target[None])[0] == most
 
 
 def _importable(factory: Factory) -> str | None:

@@ -10,6 +10,8 @@ Rows = npt.NDArray[np.bool_]
 SLACK = 1e-10
 """By which bounds and multipliers of the exact solution may be off, for vectors of about length 1.
 """
+REGULAR = 1e4
+"""What no solution reaches but one of a system that is nearly singular."""
 ATTEMPTS = 30
 """Corrections of the guess which bounds are in force."""
 
@@ -114,8 +116,19 @@ def _solved(gram: Numbers, p: Numbers, free: Rows) -> tuple[Numbers, float]:
     system[:count, :count] = gram[np.ix_(free, free)]
     system[:count, count], system[count, :count] = -1.0, 1.0
     wanted = np.append(-gram[np.ix_(free, ~free)] @ p[~free], 1.0 - p[~free].sum())
-    solved = np.linalg.lstsq(system, wanted, rcond=None)[0]
+    solved = _regular(system, wanted)
+    if solved is None:
+        solved = np.linalg.lstsq(system, wanted, rcond=None)[0]
     return solved[:count], float(solved[count])
+
+
+def _regular(system: Numbers, wanted: Numbers) -> Numbers | None:
+    """Return the solution of a linear system, or None where there are, or nearly are, several."""
+    try:
+        solved = np.asarray(np.linalg.solve(system, wanted), np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    return solved if np.abs(solved).max() < REGULAR else None
 
 
 def _between(slope: Numbers, at_low: Rows, at_high: Rows) -> float:

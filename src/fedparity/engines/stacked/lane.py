@@ -287,6 +287,8 @@ class Stack(Measuring):
             return _scaled(share, scale)
 
         def weighed(output: Tensor, target: Tensor) -> Tensor:
+            if self.chain is not None and self.chain.as_it_lies:  # losses are found faster so
+                output = output.movedim(-1, 0).contiguous().movedim(0, -1)
             return _scaled(weights(self._losses(output, target), share), scale)
 
         return weighed

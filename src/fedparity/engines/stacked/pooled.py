@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedparity.data import Split
 from fedparity.engines.engine import Ids, Setup
 from fedparity.engines.evaluation import block_rows, losses_block
-from fedparity.engines.facts import per_example, right_of
+from fedparity.engines.facts import per_example
 from fedparity.engines.judging import judged
 from fedparity.learning.device import wide
 from fedparity.method.facts import PerExample
@@ -61,43 +61,45 @@ def pooled_facts(
         if absent.any():  # a client without validation examples has its training loss
             value = torch.where(absent, _over(setup, "train", down, clients, at_modules), value)
         found["validation_loss"] = value
-    functions = per_example(setup, reads)
-    if "right" in reads:
-        functions["right"] = right_of(setup.task)
-    if functions:
-        each = _each(setup, functions, down, clients, at_modules)
-        if "right" in each:
-            found["right"] = by_client(each.pop("right"), setup, clients).to(down.x.dtype)
-        means = {name: _mean(values, setup, clients) for name, values in each.items()}
-        found |= {name: value.to(down.x.dtype) for name, value in means.items()}
-    return found
+    own, right = per_example(setup, reads - {"accuracy"}), bool(reads & {"right", "accuracy"})
+    if own or right:
+        each = _each(setup, own, right, down, clients, at_modules)
+        found |= {name: _mean(each[name], setup, clients) for name in own}
+        if "accuracy" in reads:
+            found["accuracy"] = _mean(each["right"], setup, clients)
+        if "right" in reads:
+            found["right"] = by_client(each["right"], setup, clients)
+    return {name: value.to(down.x.dtype) for name, value in found.items()}
 
 
 def _each(
     setup: Setup,
-    functions: dict[str, PerExample],
+    own: dict[str, PerExample],
+    right: bool,
     down: Down,
     clients: Ids,
     at_modules: AtModules,
 ) -> dict[str, Tensor]:
-    """Return functions of losses, outputs and targets of every example of the clients, in order."""
+    """Return functions of every example of the clients, in order, and if asked whether it is right.
+
+    Losses are measured only for the functions, which are given outputs that lie row by row.
+    """
     data, task = setup.federation.train, setup.task
     rows, _ = rows_of_clients(data, clients)
     blocks = torch.split(rows, block_rows(data.x, COHORT_BLOCK))
-    own = setup.algorithm.own_facts  # others are made by the task, which takes outputs as they lie
 
     def one(block: int, module: nn.Module) -> dict[str, Tensor]:
         inputs, target = (examples(v, blocks[block]) for v in (data.x, data.y))
         with torch.inference_mode():
             output = module.eval()(inputs)
-            losses = task.losses(output, target)
-            return {
-                name: function(losses, output.contiguous() if name in own else output, target)
-                for name, function in functions.items()
-            }
+            found = {"right": task.metrics(output, target)["accuracy"]} if right else {}
+            if own:
+                losses, output = task.losses(output, target), output.contiguous()
+                found |= {name: f(losses, output, target) for name, f in own.items()}
+            return found
 
     found = at_modules(len(blocks), one, down.x, down.buffers)
-    return {name: torch.cat([block[name] for block in found]) for name in functions}
+    return {name: torch.cat([block[name] for block in found]) for name in found[0]}
 
 
 def _mean(values: Tensor, setup: Setup, clients: Ids) -> Tensor:
