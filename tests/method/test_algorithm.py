@@ -183,7 +183,7 @@ def hook(self, *given):
     [
         ({"weight": hook}, "a method 'weight', which nobody calls: did you mean the hook 'weigh'?"),
         ({"weigh": hook, "finsh": hook}, "did you mean the hook 'finish'?"),
-        ({"measure": hook}, "a method 'measure', which nobody calls: did you mean the hook 'probe'"),
+        ({"measure": hook}, "'measure', which nobody calls: did you mean the hook 'probe'?"),
         ({"name": None, "weigh": hook}, "Mine has no name: write name = 'a_word' in the class"),
         ({"name": "two words", "weigh": hook}, "Mine has no name"),
         ({"weigh": hook, "reads": {"los"}}, "reads the unknown fact 'los': did you mean 'loss'?"),
