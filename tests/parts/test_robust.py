@@ -14,6 +14,8 @@ from fedparity.errors import InputError
 from fedparity.method import Part
 from fedparity.parts import (
     AFL,
+    QFFL,
+    TERM,
     Cap,
     CoordinateMedian,
     FedFV,
@@ -21,6 +23,7 @@ from fedparity.parts import (
     MultiKrum,
     NormClip,
     TrimmedMean,
+    Varp,
 )
 from fedparity.parts.robust.cap import capped
 from fedparity.recipes import algorithm
@@ -275,3 +278,20 @@ def test_clipping_comes_before_any_rule():
 def test_recipes_have_the_settings_of_their_papers():
     assert algorithm("krum").parts == (MultiKrum(single=True),)
     assert algorithm("rfa").parts == (GeometricMedian(nu=1e-6, iterations=3),)
+
+
+@pytest.mark.parametrize(
+    "part", [Cap(), GeometricMedian(), MultiKrum(faulty=0.4), NormClip(), TrimmedMean()]
+)
+@pytest.mark.parametrize("weighting", [[], [TERM(t=2.0)], [QFFL(q=1.0)], [Varp()]])
+def test_a_neutral_setting_is_no_defence_under_any_weights(part, weighting):
+    """What else is told in a round is the same, so that only the rule could move the result."""
+    neutral = part.neutral()
+    told = {"loss": (1.0, 2.0, 0.5), "norm2": (4.0, 1.0, 9.0)}
+    updates = drawn(3, 8)
+    found, plain, cut = (
+        Script(parts, torch.zeros(8, dtype=torch.float64)).play(updates, **told)
+        for parts in ([*weighting, neutral], weighting, [*weighting, part])
+    )
+    torch.testing.assert_close(found, plain, rtol=0, atol=1e-12)
+    assert not torch.allclose(cut, plain, atol=1e-6)
