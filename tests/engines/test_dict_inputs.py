@@ -93,7 +93,7 @@ def test_what_the_mask_hides_changes_nothing():
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
 
 
-def test_prediction_takes_a_dict_also_from_the_run_directory(tmp_path):
+def test_prediction_takes_a_dict_also_from_the_run_directory(tmp_path, capsys):
     done = experiment().run(tmp_path / "run")
     x, _ = texts(seed=1)
     said = done.predict_proba(x)
@@ -105,6 +105,9 @@ def test_prediction_takes_a_dict_also_from_the_run_directory(tmp_path):
     again = loaded.model(factory=Reader)
     with torch.no_grad():
         np.testing.assert_allclose(again(given).softmax(-1).numpy(), wanted, rtol=1e-12)
+        given = {"ids": x["ids"], "mask": x["mask"].astype(np.float32)}
+        np.testing.assert_allclose(again(given).softmax(-1).numpy(), wanted, rtol=1e-12)
+    assert "data:" not in capsys.readouterr().err  # no advice on columns that a user never made
     backwards = {"mask": x["mask"], "ids": x["ids"]}
     np.testing.assert_array_equal(done.predict_proba(backwards), said)
     for wrong, why in (
@@ -115,6 +118,8 @@ def test_prediction_takes_a_dict_also_from_the_run_directory(tmp_path):
     ):
         with pytest.raises(InputError, match=why):
             done.predict(wrong)
+    with pytest.raises(InputError, match="give a dict of 'ids', 'mask'"):
+        done.predict(x["ids"])
 
 
 def test_an_exported_model_takes_the_dict(tmp_path):

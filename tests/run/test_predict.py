@@ -63,7 +63,9 @@ def test_a_regression_predicts_values_and_has_no_probabilities():
     x = rng.normal(size=(90, 2))
     data = fp.Federation.from_arrays(x, x @ [2.0, -1.0], np.arange(90) % 3)
     found = fp.Experiment(data, "linear", rounds=80, solver=fp.Solver(lr=0.2), lstar="none").run()
-    np.testing.assert_allclose(found.predict([[1.0, 0.0], [0.0, 1.0]]), [2, -1], atol=0.05)
+    unit = [[1.0, 0.0], [0.0, 1.0]]
+    for each in (unit, pd.DataFrame(unit), torch.tensor(unit)):  # a frame's array is read-only
+        np.testing.assert_allclose(found.predict(each), [2, -1], atol=0.05)
     with pytest.raises(fp.InputError, match="no probabilities of classes"):
         found.predict_proba(x)
 

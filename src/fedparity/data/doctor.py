@@ -162,7 +162,12 @@ def federation(made: Examples) -> Iterator[Finding]:
         yield Finding(_clients(single), told, "it trains and is never judged: collect more")
     if made.kind == "classes":
         yield from _classes(made)
-    if made.preparation is None and len(made.shape) == 1 and made.shape[0] <= WIDEST:
+    if (
+        made.preparation is None
+        and not made.fields
+        and len(made.shape) == 1
+        and made.shape[0] <= WIDEST
+    ):
         x = made.train.x
         lowest, highest = torch.aminmax(x, dim=0)
         constant = np.flatnonzero((lowest == highest).numpy())

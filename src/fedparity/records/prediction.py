@@ -37,6 +37,8 @@ def _to_own_type(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _cast(value: Any, kind: torch.dtype | None) -> Any:
+    if isinstance(value, dict):
+        return {name: _cast(each, kind) for name, each in value.items()}
     if isinstance(value, np.ndarray):
         value = torch.from_numpy(value)
     if isinstance(value, Tensor) and value.is_floating_point() and kind is not None:
@@ -74,10 +76,14 @@ def inputs_of(
                 f"column '{odd[0]}' is not numeric, and this run keeps no preparation of columns: "
                 "a run of a table does (--data FILE, or Federation.from_frame)"
             )
+    fields = fields_of(record.get("fields"))
     if isinstance(x, Mapping):
-        if not record.get("fields"):
+        if not fields:
             raise InputError("x is a dict, and the model reads one array of inputs")
-        x = packed_as(x, fields_of(record["fields"]))
+        x = packed_as(x, fields)
+    elif fields:
+        named = ", ".join(f"'{field.name}'" for field in fields)
+        raise InputError(f"the model reads several inputs: give a dict of {named}")
     values = x if isinstance(x, Tensor) else _numbers(x)
     shape = tuple(record["inputs"])
     if tuple(values.shape[1:]) != shape:
@@ -92,7 +98,7 @@ def inputs_of(
 
 def _numbers(x: Any) -> Tensor:
     try:
-        return torch.as_tensor(np.asarray(x))
+        return torch.from_numpy(np.require(x, requirements="W"))
     except (TypeError, ValueError) as error:
         raise InputError(
             f"x is a {type(x).__name__} that is no array of numbers: give a DataFrame, such as "
