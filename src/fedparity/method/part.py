@@ -163,7 +163,11 @@ class Part(metaclass=Settings):
 
     @property
     def reads(self) -> frozenset[str]:
-        """Names of the facts that the part uses: see :data:`fedparity.method.facts.FACTS`."""
+        """Names of the facts that the part uses: see :data:`fedparity.method.facts.FACTS`.
+
+        A part with ``probe`` has there what is measured before the first step, and in training only
+        what the steps meet; any other part has all of it in training.
+        """
         return frozenset()
 
     @property
