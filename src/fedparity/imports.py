@@ -136,7 +136,7 @@ def texts_in(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the texts of an experiment's settings that may name code, in their order."""
     data = settings.get("data")
     inner = data if isinstance(data, Mapping) else {"dataset": data}
-    found = [inner.get("dataset"), inner.get("partition"), inner.get("prepare")]
+    found = [_unless_hub(inner.get("dataset")), inner.get("partition"), inner.get("prepare")]
     noise = inner.get("noise")
     for step in noise if isinstance(noise, list | tuple) else (noise,):
         found.append(step.get("noise") if isinstance(step, Mapping) else step)
@@ -145,6 +145,11 @@ def texts_in(settings: Mapping[str, Any]) -> tuple[str, ...]:
         listed = spec.split_list(value) if key == "metrics" and isinstance(value, str) else value
         found += listed if isinstance(listed, list | tuple) else [listed]
     return tuple(text for text in found if isinstance(text, str))
+
+
+def _unless_hub(named: object) -> object:
+    """Return what names a dataset, but for one of Hugging Face's, ``hf:NAME``, which is no code."""
+    return None if isinstance(named, str) and named.startswith("hf:") else named
 
 
 def paths_in(settings: Mapping[str, Any]) -> tuple[ImportPath, ...]:

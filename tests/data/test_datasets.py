@@ -444,7 +444,7 @@ def test_the_table_of_datasets_is_complete():
         *("heart_disease", "adult", "vehicle", "landmine", "school", "acs_income", "beijing_air"),
         *("communities_crime", "law_school", "tcga_brca", "cifar100", "emnist", "ambiguous_mnist"),
         *("shakespeare", "medical_question_pairs", "quora_question_pairs", "reddit"),
-        *("easy_and_hard", "tiny_imagenet"),
+        *("easy_and_hard", "tiny_imagenet", "hf"),
     }  # fmt: skip
 
 

@@ -87,7 +87,7 @@ DATA = (
         "data",
         ("data", "dataset"),
         str,
-        "Dataset (see: fedparity list datasets), or own table: patients.csv, 'sites/*.csv'.",
+        "Dataset (fedparity list datasets), own table (patients.csv, 'sites/*.csv') or hf:NAME.",
     ),
     Flag("partition", ("data", "partition"), str, "How it is dealt; by default its own clients."),
     Flag("clients", ("data", "clients"), int, "Number of clients."),
@@ -323,9 +323,13 @@ def _read(file: Path) -> Settings:
 
 def _named(settings: Settings) -> None:
     """Make the data that a flag names a table or a dataset, without what was said of another."""
+    from fedparity.data.hub import PREFIX, rewritten
     from fedparity.data.table import is_table
 
     data = settings["data"]
+    if str(data["dataset"]).startswith(PREFIX):
+        settings["data"] = rewritten(data)
+        return
     table = is_table(data["dataset"])
     if table:
         data["table"] = data.pop("dataset")

@@ -49,5 +49,12 @@ ABOUT: Mapping[str, About] = {
         "1.1 million characters, 299 roles", "public domain", "McMahan et al. 2017"
     ),
     "medical_question_pairs": About("3,048, 11 doctors", NONE, "McCreery et al. 2020"),
+    "easy_and_hard": About("8,000, 2 clients", "drawn from a formula", "Erraji et al. 2026"),
+    "quora_question_pairs": About(
+        "404,000", "Quora's terms: not commercial", "Iyer et al. 2017; Wang et al. 2019"
+    ),
+    "reddit": About("any, a client a user", NONE, "Caldas et al. 2018"),
+    "tiny_imagenet": About("110,000", NONE, "Le and Yang 2015"),
+    "hf": About("any", "as its publisher states", "its publisher; Lhoest et al. 2021"),
     "tcga_brca": About("1,088, 6 regions", "GDC open access", "Ogier du Terrail et al. 2022"),
 }

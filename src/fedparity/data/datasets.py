@@ -29,6 +29,7 @@ from fedparity.data.dataset import Dataset
 from fedparity.data.emnist import emnist
 from fedparity.data.federation import Federation, numbered
 from fedparity.data.folder import find
+from fedparity.data.hub import hf
 from fedparity.data.illustration import easy_and_hard
 from fedparity.data.images import (
     Normalise,
@@ -330,6 +331,7 @@ DATASETS: Mapping[str, Callable[..., Dataset]] = {
     "communities_crime": communities_crime,
     "law_school": law_school,
     "tcga_brca": tcga_brca,
+    "hf": hf,
 }
 
 

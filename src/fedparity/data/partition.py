@@ -19,6 +19,7 @@ from pydantic.dataclasses import dataclass
 
 from fedparity import imports, spec
 from fedparity.arguments import Settings
+from fedparity.data.partitioner import Dealt, Partitioner
 from fedparity.data.split import Ints
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
@@ -208,6 +209,8 @@ PARTITIONS: Mapping[str, Callable[..., Partition]] = {
 def as_partition(scheme: Partition | str) -> Partition:
     """Return the scheme a text such as ``"dirichlet(alpha=0.1)"`` names; an object is kept."""
     made = read(scheme, Allowed.by(named=scheme)) if isinstance(scheme, str) else scheme
+    if isinstance(made, Partitioner) and not isinstance(made, type):
+        made = Dealt(made, imports.text_of(made))
     if isinstance(made, type) or not isinstance(made, Partition):
         raise InputError(f"{made!r} is no partition: give 'iid', or an object such as IID()")
     return made
@@ -215,7 +218,9 @@ def as_partition(scheme: Partition | str) -> Partition:
 
 def read(text: str, allowed: Allowed) -> Partition:
     """Return the scheme a text names, which may name the code that is allowed."""
-    return imports.make("partition", spec.parse_one(text), PARTITIONS, allowed, Partition)
+    term = spec.parse_one(text)
+    made = imports.make("partition", term, PARTITIONS, allowed, (Partition, Partitioner))
+    return Dealt(made, str(term)) if isinstance(made, Partitioner) else made
 
 
 def partition_text(scheme: Partition) -> str:
@@ -223,7 +228,7 @@ def partition_text(scheme: Partition) -> str:
     for name, kind in PARTITIONS.items():
         if type(scheme) is kind:
             return str(spec.written(name, scheme))
-    return imports.text_of(scheme)
+    return scheme.text if isinstance(scheme, Dealt) else imports.text_of(scheme)
 
 
 def deal_alike(labels: Labels, owner: Ints, new: Labels, rng: np.random.Generator) -> Ints:

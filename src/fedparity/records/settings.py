@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedparity.data import Federation, SiteTable, rebuild, table
+from fedparity.data.hub import rewritten
 from fedparity.data.prepare import Preparation
 from fedparity.data.recipe import table_of as table_in
 from fedparity.data.source import TableRecipe, located
@@ -112,7 +113,7 @@ def recipe_of(settings: Mapping[str, Any]) -> dict[str, Any]:
         )
     if isinstance(data, str):
         data = {"table" if is_table(data) else "dataset": data}
-    given = table_of({"data": data}, "data")
+    given = rewritten(table_of({"data": data}, "data"))
     named = str(given.get("dataset", ""))
     if named.lower().endswith(NO_TABLES) or ("/" in named and "(" not in named):
         raise InputError(f"'{named}' is no table that can be read: save it as CSV or parquet")
