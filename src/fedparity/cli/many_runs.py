@@ -52,6 +52,10 @@ def study(
         bool, typer.Option("--list", help="List the packaged studies: tables of the papers.")
     ] = False,
     quick: Annotated[bool, typer.Option(help="A packaged study in minutes.")] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="ray", help="Do the runs on a Ray cluster (RAY_ADDRESS, or local)."),
+    ] = None,
     write: Annotated[
         Path | None,
         typer.Option(metavar="PAGE", help="Run nothing: write a packaged study's section."),
@@ -68,7 +72,7 @@ def study(
     if file is None:
         raise InputError("name a study's file, or a packaged study (see: fedparity study --list)")
     if not Path(file).exists() and "." not in file and "/" not in file:
-        work.go_packaged(file, out, quick, workers, again or (), data_dir, write)
+        work.go_packaged(file, out, quick, workers, again or (), data_dir, write, on)
         return
     if quick or write is not None:
         flag = "--quick" if quick else "--write"
@@ -77,7 +81,7 @@ def study(
 
     allowed = allowed_from(allow_import)
     found = Study.load(file, out, data_dir=data_dir, allow_import=allowed.packages)
-    work.go(found, workers, again or ())
+    work.go(found, workers, again or (), on)
 
 
 @app.command("tune")

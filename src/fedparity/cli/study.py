@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from fedparity.studies import Table as SeedTable
 
 
-def go(study: Study, workers: int | None, again: Sequence[str], means: bool = True) -> None:
+def go(
+    study: Study,
+    workers: int | None,
+    again: Sequence[str],
+    on: str | None = None,
+    *,
+    means: bool = True,
+) -> None:
     """Run what is missing of a study, and print its numbers, with ``means`` those over seeds."""
     from fedparity.studies.live import Shown
 
@@ -26,7 +33,7 @@ def go(study: Study, workers: int | None, again: Sequence[str], means: bool = Tr
     with at_work():
         try:
             with Shown() as shown:
-                study.run(workers, again=tuple(again), watch=shown)
+                study.run(workers, again=tuple(again), on=on, watch=shown)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"stopped; what is done is kept: fedparity study {study.file}"
@@ -78,6 +85,7 @@ def go_packaged(
     again: Sequence[str],
     data_dir: Path | None,
     page: Path | None,
+    on: str | None,
 ) -> None:
     """Run what is missing of a packaged study, and print ours beside what was published.
 
@@ -102,7 +110,7 @@ def go_packaged(
         study.out.mkdir(parents=True, exist_ok=True)
         provenance.keep(study.out)
     try:
-        go(study, workers, again, means=False)
+        go(study, workers, again, on, means=False)
     finally:
         if next(study.results(), None) is not None:
             _print_plain("Ours, with 95 % intervals, and what was published:", beside.cells())

@@ -51,17 +51,10 @@ class Pool:
 
     def give(self, worker: int, order: Order) -> None:
         """Let a worker do a run; its process is started if there is none."""
-        told = {
-            "settings": order.settings,
-            "directory": str(order.directory),
-            "data_dir": order.data_dir,
-            "packages": order.allowed.packages,
-            "paths": order.allowed.paths,
-        }
         process = self._workers.get(worker) or self._start(worker)
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, which it tells by itself
-            process.stdin.write(json.dumps(told, default=str) + "\n")
+            process.stdin.write(order.written() + "\n")
             process.stdin.flush()
 
     def _start(self, worker: int) -> subprocess.Popen[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from fedparity.studies.pool import Pool
+from fedparity.studies.pool import Message
 from fedparity.studies.work import Order, Outcome
 
 
@@ -58,6 +58,24 @@ class Board:
         return left * sum(self.took) / len(self.took) / self.workers
 
 
+class Hands(Protocol):
+    """Who does runs side by side: processes here, or a cluster."""
+
+    size: int
+
+    def give(self, worker: int, order: Order) -> None:
+        """Let a worker do a run."""
+
+    def wait(self) -> Message:
+        """Return the next news of any worker."""
+
+    def lost(self, worker: int) -> Outcome:
+        """Return what became of the run of a worker that was lost."""
+
+    def close(self, busy: Sequence[int]) -> None:
+        """End all workers; the busy ones write a last checkpoint first."""
+
+
 Watch = Callable[[Board], None]
 Ended = Callable[[Task, Outcome], None]
 
@@ -92,7 +110,7 @@ class Schedule:
 
 
 def work_off(
-    tasks: Iterable[Task], pool: Pool, board: Board, ended: Ended, watch: Watch
+    tasks: Iterable[Task], pool: Hands, board: Board, ended: Ended, watch: Watch
 ) -> Outcome | None:
     """Do all tasks; return what stopped them before the end, a full disk, or None.
 

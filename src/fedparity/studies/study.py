@@ -18,16 +18,20 @@ from fedparity.imports import Allowed, texts_in
 from fedparity.metrics.summaries import Split
 from fedparity.records.result import Result
 from fedparity.studies import address, missing
+from fedparity.studies.cluster import Cluster
 from fedparity.studies.file import OWN, read
 from fedparity.studies.grid import Cell, cells, checked, labelled, put, seeds_of
 from fedparity.studies.places import RUNS, STUDIES, file_of, home_of, name_of, place
 from fedparity.studies.plot import Plot, finished
 from fedparity.studies.pool import Pool
 from fedparity.studies.runs import Run
-from fedparity.studies.schedule import Board, Watch, work_off
+from fedparity.studies.schedule import Board, Hands, Watch, work_off
 from fedparity.studies.speed import reaching
 from fedparity.studies.table import Table, tabled
 from fedparity.studies.work import Outcome
+
+PLACES = ("ray",)
+"""Where runs may be done beside this machine's own processes."""
 
 
 @named
@@ -162,6 +166,7 @@ class Study:
         workers: int | None = None,
         *,
         again: str | Collection[str] = (),
+        on: str | None = None,
         watch: Watch | None = None,
     ) -> Study:
         """Do the runs that are missing, side by side, and return the study.
@@ -173,6 +178,10 @@ class Study:
         again
             Do runs of these states again: ``failed``, ``damaged``. What a damaged run left is put
             aside, not removed.
+        on
+            ``ray`` sends the runs to a Ray cluster (``fedparity[ray]``): the one of
+            ``RAY_ADDRESS`` or of this machine, else to a local one. Its machines have fedparity,
+            the data and the study's directory under the same paths.
         watch
             Called with the :class:`~fedparity.studies.schedule.Board` whenever something happens.
 
@@ -187,6 +196,10 @@ class Study:
                 raise unknown("state to be run again", state, missing.AGAIN)
         if workers is not None and workers < 1:
             raise InputError(f"workers is {workers}: at least 1")
+        if on not in (None, *PLACES):
+            raise unknown("place of runs", str(on), PLACES)
+        if on is not None and self.federation is not None:
+            raise InputError("data that were made here stay in this process: leave out on=")
         for folder in (RUNS, STUDIES):
             (self.out / folder).mkdir(parents=True, exist_ok=True)
         self._write()
@@ -197,8 +210,13 @@ class Study:
         if self.federation is not None:
             full = missing.here(tasks, self.federation, board, tell)
         else:
-            size = min(workers or machine.cores(), max(1, len(tasks)))
-            full = work_off(tasks, Pool(size, self.out), board, missing.ended, tell)
+            most = max(1, len(tasks))
+            hands: Hands
+            if on == "ray":
+                hands = Cluster(workers, most)
+            else:
+                hands = Pool(min(workers or machine.cores(), most), self.out)
+            full = work_off(tasks, hands, board, missing.ended, tell)
         if full is not None:
             raise FedparityError(
                 f"the disk is full ({full.reason}): {board.done} of {total} runs are done and "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,24 @@ class Order:
     directory: Path
     data_dir: str | None = None
     allowed: Allowed = NOTHING
+
+    def written(self) -> str:
+        """Return the order as a line of JSON."""
+        told = {
+            "settings": self.settings,
+            "directory": str(self.directory),
+            "data_dir": self.data_dir,
+            "packages": self.allowed.packages,
+            "paths": self.allowed.paths,
+        }
+        return json.dumps(told, default=str)
+
+    @classmethod
+    def read(cls, line: str) -> Order:
+        """Return the order that a line tells."""
+        told = json.loads(line)
+        allowed = Allowed(tuple(told["packages"]), tuple(told["paths"]))
+        return cls(told["settings"], Path(told["directory"]), told["data_dir"], allowed)
 
 
 class Outcome(NamedTuple):

@@ -10,10 +10,8 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any, TextIO
 
-from fedparity.imports import Allowed
 from fedparity.run.lstar import ALONE
 
 PAUSE = 0.2
@@ -55,15 +53,8 @@ def main() -> None:
     os.dup2(2, 1)  # what anything else prints is no news
     news = News(out)
     for line in sys.stdin:
-        told = json.loads(line)
-        order = Order(
-            told["settings"],
-            Path(told["directory"]),
-            told["data_dir"],
-            Allowed(tuple(told["packages"]), tuple(told["paths"])),
-        )
         try:
-            ended = perform(order, news)
+            ended = perform(Order.read(line), news)
         except KeyboardInterrupt:
             ended = Outcome("stopped")
         news.tell(ended=ended.state, reason=ended.reason)
