@@ -15,8 +15,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "studies.md"
 def test_the_page_runs_and_its_file_is_its_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(PAGE)
-    blocks = dict(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
-    Path("study.yaml").write_text(blocks["yaml"], encoding="utf-8")
+    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    file = next(text for kind, text in blocks if kind == "yaml")
+    Path("study.yaml").write_text(file, encoding="utf-8")
     written, made = fp.Study.load("study.yaml"), fp.Study.load("runs/study")
     assert [each.address for each in written.runs] == [each.address for each in made.runs]
 
