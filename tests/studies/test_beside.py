@@ -178,7 +178,7 @@ def test_a_section_is_written_between_marks_and_over_itself(made, tmp_path):
     text = section(made)
     assert "$ fedparity study small\n" in text
     told = " ".join(text.split())
-    assert "All 8 runs, at the paper's scale; seeds 0, each with 2 values of data.dataset." in told
+    assert "All 8 runs, in full; seeds 0, each with 2 values of data.dataset." in told
     assert "| A | 2 of 2 |" in text
     write(page, "small", text)
     write(page, "small", "new")
@@ -196,9 +196,12 @@ def test_a_section_says_what_has_no_number_and_when_it_was_run(made, tmp_path):
     run = study.runs[0]
     assert perform(Order(run.cell.settings, run.directory)).state == "done"
     text = section(Beside(made.table, study), quick=True)
-    assert "1 of 8 runs, cut down to minutes" in text
+    assert "1 of 8 runs so far, cut down to minutes" in text
     assert "When and by which commit is not known." in text.replace("\n", " ")
-    assert "waiting" in text
+    assert "Without a number" not in text
+    lost = study.runs[1]
+    lost.note.write_text('{"state": "failed", "reason": "why"}')
+    assert "failed\\: why" in section(Beside(made.table, study), quick=True)
     provenance.keep(tmp_path)
     provenance.keep(tmp_path)
     (session,) = provenance.sessions(tmp_path)

@@ -162,14 +162,16 @@ class Beside:
                 told["ours"] = _interval(over, len(both), sign="+")
             yield told
 
-    def unfinished(self) -> list[str]:
-        """Return a line for every run without a number: what became of it, and why."""
-        found = []
+    def left(self) -> tuple[int, list[str]]:
+        """Return how many runs are yet to be done, and a line for each that came to no number."""
+        waiting, found = 0, []
         for run in self.study.runs:
             state, reason = self.study.state(run)
-            if state != "done":
+            if state in ("waiting", "begun"):
+                waiting += 1
+            elif state != "done":
                 found.append(f"{run.name}: {state}{f': {reason}' if reason else ''}")
-        return found
+        return waiting, found
 
     def _number(self, name: str, run: Run, result: Result, others: dict[Place, Result]) -> float:
         column = self.table.columns[name]

@@ -28,9 +28,9 @@ def section(found: Beside, quick: bool = False) -> str:
         lines += [*wrap(f"Not stored: {table.missing}", WIDTH), ""]
     command = f"fedparity study {table.name}{' --quick' if quick else ''}"
     lines += ["```console", f"$ {command}", "```", ""]
-    left = found.unfinished()
-    share = f"{runs - len(left)} of {runs} runs" if left else f"All {runs} runs"
-    scale = "cut down to minutes, so no verdict on the paper" if quick else "at the paper's scale"
+    waiting, bad = found.left()
+    share = f"{runs - waiting} of {runs} runs so far" if waiting else f"All {runs} runs"
+    scale = "cut down to minutes, so no verdict" if quick else "in full"
     seeds = ", ".join(map(str, study.seeds))
     for key in table.repeats:
         seeds += f", each with {len(study.grid[key])} values of {key}"
@@ -42,9 +42,9 @@ def section(found: Beside, quick: bool = False) -> str:
     if len(held):
         lines += ["", "Where the orders hold (`lower` is below `higher`), and by how much:", ""]
         lines += _table(held)
-    if left:
-        lines += ["", "Without a number:", "", *(f"- {markdown(each)}" for each in left[:SHOWN])]
-        lines += [f"- and {len(left) - SHOWN} more"] if len(left) > SHOWN else []
+    if bad:
+        lines += ["", "Without a number:", "", *(f"- {markdown(each)}" for each in bad[:SHOWN])]
+        lines += [f"- and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
     return "\n".join(line.rstrip() for line in lines)
 
 
