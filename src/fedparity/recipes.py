@@ -147,8 +147,10 @@ def _dp_fedavg_adaptive(
     return (DPClient(clip=clip, noise=noise, quantile=quantile),)
 
 
-def _lp_proj_paper(lam: float = 15.0, size: int = 60, p: float = 1.0) -> tuple[Part, ...]:
-    return (Uniform(), LpProj(lam=lam, size=size, p=p))
+def _lp_proj_paper(
+    lam: float = 15.0, size: int = 60, p: float = 1.0, every: int = 20
+) -> tuple[Part, ...]:
+    return (Uniform(), LpProj(lam=lam, size=size, p=p, every=every))
 
 
 RECIPES: dict[str, Recipe] = {

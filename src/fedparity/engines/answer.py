@@ -54,7 +54,8 @@ def train(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:
     if "end_loss" in algorithm.train_reads:
         found = lane.measure(end.parameters(), end.buffers, frozenset({"loss"}))
         facts["end_loss"] = found["loss"]
-    return _finished(lane, {**tree, "facts": facts}, down, end)
+    tree = {**tree, "facts": facts, "carried": end.carried or {}}
+    return _finished(lane, tree, down, end)
 
 
 def probe(lane: Lane, down: Down, buffers: Tensor, state: Named) -> Up:

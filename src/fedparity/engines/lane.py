@@ -25,7 +25,7 @@ from fedparity.learning.solver import Solver
 from fedparity.method.algorithm import Algorithm
 from fedparity.method.client import SHARED, Client
 from fedparity.method.hints import Affine
-from fedparity.method.messages import SERVER, Down
+from fedparity.method.messages import SERVER, Down, Named
 from fedparity.method.part import Part
 
 Pieces = tuple[Tensor, ...]
@@ -143,6 +143,7 @@ class Rule:
             state=tree["state"].get(part.name, {}),
             points=tree.get("points", {}).get(part.name, {}),
             ends=tree.get("ends", {}).get(part.name, {}),
+            carried=tree.get("carried", {}).get(part.name, {}),
             n=tree["n"],
             steps=tree["steps"],
             progress=self.progress,
@@ -179,6 +180,12 @@ class Rule:
             g = part.grad(g, y, c)
         return g
 
+    def carry(self, tree: Tree, y: Tensor, step: int) -> Named:
+        """Return what goes along with the steps of this track, from where it stands, ``[d]``."""
+        carrying = self.having("carry")
+        views = [self.view(part, "carry", tree, step=step) for part in carrying]
+        return {p.name: dict(p.carry(y, c)) for p, c in zip(carrying, views, strict=True)}
+
     def point(self, tree: Tree, y: Tensor, shared: Tensor, step: int) -> Tensor:
         """Return where ``[d]`` a step of a part's own track takes its gradient, from ``y [d]``."""
         for part in self.having("look"):
@@ -207,6 +214,8 @@ class End(NamedTuple):
     """The facts of the steps that the rule wants."""
     beside: Sequence[Tensor] = ()
     """The last parameters of the tracks side by side with it, ``[d]`` or ``[m, d]`` each."""
+    carried: Named | None = None
+    """What went along with its steps, by part, if anything did."""
 
 
 GRADIENTS = frozenset({"first_grad", "last_second"})
@@ -274,7 +283,8 @@ class Lane(ABC):
         trains = self.setup.algorithm.trains
         count = (self.longest if trains else 0) if steps is None else steps
         self.begin(start, buffers)
-        correction = self._plain(rule) if count and not beside else None
+        alone = not (beside or rule.having("carry"))
+        correction = self._plain(rule) if count and alone else None
         if correction is None:
             return self._general(start, rule, count, beside)
         met: dict[str, Tensor] = {}
@@ -310,7 +320,8 @@ class Lane(ABC):
             met["first_grad"] = torch.zeros_like(start)
         delta = track.y - start if rule.track == SHARED else start[..., :0]
         wanted = {name: value for name, value in met.items() if name in rule.wants}
-        return End(delta, lambda: track.y, self.end(), wanted, [other.y for other in others])
+        after = [other.y for other in others]
+        return End(delta, lambda: track.y, self.end(), wanted, after, track.carried)
 
     def corrected(self, rule: Rule, g: Tensor, second: Tensor, y: Tensor, step: int) -> Tensor:
         """Return the gradient ``[d]`` or ``[m, d]`` as the parts correct it."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+from fedparity.method.messages import Named
 
 if TYPE_CHECKING:
     from fedparity.engines.lane import Lane, Rule
@@ -20,6 +23,7 @@ class Steps:
     def __init__(self, lane: Lane, start: Tensor, rule: Rule) -> None:
         self.lane, self.rule, self.y = lane, rule, start
         self.second = start[..., :0]
+        self.carried: Named = {}
         self._slots = lane.solver.slots(start)
 
     def step(self, step: int, shared: Tensor | None = None) -> Tensor:
@@ -28,6 +32,8 @@ class Steps:
         ``shared`` are the parameters of the shared track before the same step, where this one goes
         side by side with it.
         """
+        if self.rule.having("carry"):
+            self._carry(step)
         lane, rule, y = self.lane, self.rule, self.y
         point = y
         if shared is not None:
@@ -45,3 +51,19 @@ class Steps:
             kept = zip(after, self._slots, strict=True)
             self._slots = tuple(torch.where(running, a, b) for a, b in kept)
         return g
+
+    def _carry(self, step: int) -> None:
+        """Move what goes along with the steps; that of a client that has done its steps stays."""
+        tree = {**self.rule.tree, "carried": self.carried}
+        found = self.lane.lift(lambda tree, y: self.rule.carry(tree, y, step))(tree, self.y)
+        running = self.lane.running(step)
+        if step and running is not None:
+            found = {
+                part: {
+                    name: torch.where(running.view(-1, *[1] * (v.dim() - 1)), v, before[name])
+                    for name, v in found[part].items()
+                }
+                for part, before in self.carried.items()
+            }
+        self.carried = found
+        self.rule = replace(self.rule, tree={**tree, "carried": found})

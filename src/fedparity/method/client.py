@@ -44,6 +44,9 @@ class Client:
     end, ends
         After training: the parameters of the shared track, and those of the part's own tracks by
         name.
+    carried
+        In step hooks and after training: what the part's ``carry`` last returned, by name; empty
+        before.
     inputs, share, predict, augment
         In ``loss``: the batch, each example's share in the batch's mean (0 where a stack is
         padded), the model's output at the current parameters on other inputs, and the task's
@@ -67,6 +70,7 @@ class Client:
     state: Tensors
     points: Mapping[str, Tensors]
     ends: Tensors
+    carried: Tensors
     inputs: Tensor
     share: Tensor
     predict: Callable[[Tensor], Tensor]

@@ -16,7 +16,7 @@ TOLD = frozenset(
     {"name", "paper", "reconstructed", "equalises", "learns", "reports", "neutral", "softens"}
 )
 """What a part tells of itself; without more it does nothing."""
-STEPS = frozenset({"start", "tracks", "look", "loss", "second", "examples", "grad"})
+STEPS = frozenset({"start", "tracks", "look", "carry", "loss", "second", "examples", "grad"})
 """Hooks of the local training loop."""
 STEPPED: frozenset[str] = AFTER - {"end_loss"}
 """Facts of its steps."""

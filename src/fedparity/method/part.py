@@ -40,6 +40,7 @@ HOOKS = (
     "at",
     "tracks",
     "look",
+    "carry",
     "loss",
     "second",
     "examples",
@@ -285,6 +286,13 @@ class Part(metaclass=Settings):
         where that one stands before the same step.
         """
         return y
+
+    def carry(self, y: Tensor, c: Client) -> Tensors:
+        """Client, before every step: numbers that go along, by name, read as ``c.carried``.
+
+        ``y`` is where the track stands; before the first step (``c.step`` is 0) nothing is carried.
+        """
+        return {}
 
     def loss(self, losses: Tensor, output: Tensor, target: Tensor, c: Client) -> Tensor:
         """Client, every step: losses an example -> losses an example; their mean is descended.

@@ -25,7 +25,8 @@ class LpProj(Part):
         w \leftarrow (1 - \beta) w + \beta \sum_k p_k w_k
 
     where P has ``size`` Gaussian rows of length 1, :math:`s(c) = \mathrm{sign}(c)|c|^{p-1}` and
-    :math:`n(c) = \mathrm{sign}(c)(|c| / \|c\|_p)^{p-1}`, and both are c for p = 2.
+    :math:`n(c) = \mathrm{sign}(c)(|c| / \|c\|_p)^{p-1}`, and both are c for p = 2. With ``every``,
+    :math:`w_k` moves more than once a round, from where it was, and w is it in the first step.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ class LpProj(Part):
         :math:`\eta_w`, the rate of :math:`w` on the client.
     beta
         How far the server goes towards the mean.
+    every
+        :math:`w_k` moves after so many local steps, and at their end. None: at their end alone.
     seed
         Of P, which every client makes for itself.
 
@@ -48,8 +51,8 @@ class LpProj(Part):
     the initial ones, and the update is zero). The server learns one short vector of each client.
     P takes ``size * d`` floats of memory. The weights :math:`p_k` are the experiment's, or those of
     parts before this one over their sum. The authors' code goes R = 5 times through N = 20 steps
-    and moves :math:`w_k` after each; here R is 1: it moves once, after the round's local steps. Who
-    has never taken part is evaluated with the initial parameters.
+    and moves :math:`w_k` after each: ``every=20`` with 100 local steps. Who has never taken part is
+    evaluated with the initial parameters.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class LpProj(Part):
     p: float = Field(default=1.0, ge=1, description="which norm")
     rate: float = Field(default=0.1, gt=0, description="rate of the shared vector on the client")
     beta: float = Field(default=1.0, gt=0, le=1, description="step of the server to the mean")
+    every: int | None = Field(default=None, ge=1, description="steps between moves of it")
     seed: int = Field(default=0, ge=0, description="seed of the projection")
 
     name = "lp_proj"
@@ -85,6 +89,10 @@ class LpProj(Part):
     @property
     def traits(self) -> frozenset[str]:
         return frozenset({"own_model"})
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        return super().hooks if self.every else super().hooks - {"carry"}
 
     def validate(self, ctx: Context) -> None:
         sent = {"clean", "combine", "step", "move"}
@@ -106,18 +114,17 @@ class LpProj(Part):
     def start(self, x: Tensor, c: Client) -> Tensor:
         return c.state["own"]
 
+    def carry(self, y: Tensor, c: Client) -> Tensors:
+        w = self._tie(c)
+        assert self.every is not None
+        return {"w": self._moved(w, y) if c.step and c.step % self.every == 0 else w}
+
     def grad(self, g: Tensor, x: Tensor, c: Client) -> Tensor:
-        matrix = projection(self.size, len(x), self.seed, x.dtype, x.device)
-        apart = c.down["w"] - matrix @ x
-        return g - self.lam * (self._slope(apart) @ matrix)
+        matrix = self._projection(x)
+        return g - self.lam * (self._slope(self._tie(c) - matrix @ x) @ matrix)
 
     def finish(self, delta: Tensor, c: Client) -> Finish:
-        matrix = projection(self.size, len(delta), self.seed, delta.dtype, delta.device)
-        apart = c.down["w"] - matrix @ c.end
-        if self.p != 2:
-            norm = apart.abs().pow(self.p).sum().pow(1 / self.p)
-            apart = torch.where(norm > 0, apart / norm, 0.0)
-        moved = c.down["w"] - self.rate * self.lam * self._slope(apart)
+        moved = self._moved(self._tie(c), c.end)
         return Finish(torch.zeros_like(delta), {"w": moved}, {"own": c.end})
 
     def weigh(self, w: Tensor, up: Tensors, s: Tensors, ctx: Context) -> tuple[Tensor, Tensors]:
@@ -126,6 +133,22 @@ class LpProj(Part):
 
     def personal(self, x: Tensor, c: Client) -> Tensor:
         return c.state["own"]
+
+    @staticmethod
+    def _tie(c: Client) -> Tensor:
+        """Return the client's own short vector, which is the received one until it moves."""
+        return c.carried.get("w", c.down["w"])
+
+    def _moved(self, w: Tensor, y: Tensor) -> Tensor:
+        """Return the short vector after a move towards the projection of the parameters."""
+        apart = w - self._projection(y) @ y
+        if self.p != 2:
+            norm = apart.abs().pow(self.p).sum().pow(1 / self.p)
+            apart = torch.where(norm > 0, apart / norm, 0.0)
+        return w - self.rate * self.lam * self._slope(apart)
+
+    def _projection(self, y: Tensor) -> Tensor:
+        return projection(self.size, len(y), self.seed, y.dtype, y.device)
 
     def _slope(self, apart: Tensor) -> Tensor:
         """Return ``sign(c) |c|^(p - 1)``."""
