@@ -261,6 +261,19 @@ def test_what_is_odd_and_no_problem_is_told():
     assert "column 'sex' is text ('m'): its 2 words become inputs of 0 and 1" in told
 
 
+def test_what_a_spreadsheet_makes_of_numbers_and_words_is_told(tmp_path):
+    rows = ["6,1", "5", "4,75", None] * 30
+    with pytest.raises(InputError) as raised:
+        made(together().assign(**{"blood sugar": rows}))
+    comma = "column 'blood sugar' holds numbers with a decimal comma ('6,1'): write them with a poi"
+    assert comma in str(raised.value)
+    assert "(--without 'blood sugar')" in str(raised.value)
+    told = {str(finding) for finding in made(together().assign(ward=["A", "a", "b "] * 40)).check()}
+    assert any("'ward' has words that differ in case or spaces alone ('A', 'a')" in t for t in told)
+    always = {str(finding) for finding in made(together().assign(ward="w")).check()}
+    assert not any("its 1 words" in finding for finding in always)
+
+
 def test_numbers_that_are_codes_are_encoded_when_said_so():
     federation = made(together().assign(ward=[10, 2, 7] * 40), categories=["ward"])
     assert federation.preparation.outputs[-3:] == ("ward=2", "ward=7", "ward=10")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from fedparity.data.examples import Examples
 
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( |$)")
+COMMA = re.compile(r"[+-]?\d+(,\d+)?")
+"""A number as it is written where the comma parts off what is below one."""
 MOST_WORDS = 100
 """Different words beyond which a column is taken for names or free text."""
 APART = 1000.0
@@ -107,7 +110,7 @@ def table(
 
 
 def _column(column: pd.Series[Any], kind: str, prepare: str) -> Iterator[tuple[str, str, bool]]:
-    out, raw = f"leave it out (--without {column.name})", prepare == "none"
+    out, raw = f"leave it out (--without {quote(str(column.name))})", prepare == "none"
     missing = int(column.isna().sum())
     if kind == "empty":
         yield "holds nothing", out, raw
@@ -125,7 +128,7 @@ def _column(column: pd.Series[Any], kind: str, prepare: str) -> Iterator[tuple[s
     if kind == "mixed":
         words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
         told = f"holds numbers and text ('{str(words.iloc[0])[:20]}')"
-        remedy = f"leave such cells empty, or say --categories {column.name}"
+        remedy = f"leave such cells empty, or say --categories {quote(str(column.name))}"
         yield told, remedy, prepare != "own"
         return
     different = int(column.nunique())
@@ -150,7 +153,28 @@ def _words(
         told = f"has {different:,} different words ('{first}')"
         yield told, f"if these are names or notes, {out}; else make groups of them", True
     elif prepare not in ("own", "none") and column.dtype.kind != "b":
-        yield f"is text ('{first}')", f"its {different} words become inputs of 0 and 1", False
+        known = column.dropna().astype(str)
+        if known.str.fullmatch(COMMA).all() and known.str.contains(",").any():
+            remedy = f"write them with a point, or {out}"
+            yield f"holds numbers with a decimal comma ('{_with_comma(known)}')", remedy, True
+        elif different > 1:
+            yield f"is text ('{first}')", f"its {different} words become inputs of 0 and 1", False
+    alike = _alike(column)
+    if alike and different <= MOST_WORDS:
+        told = f"has words that differ in case or spaces alone ({', '.join(map(repr, alike))})"
+        yield told, "make them one word, or each is an input of its own", False
+
+
+def _with_comma(known: pd.Series[Any]) -> str:
+    return str(known[known.str.contains(",")].iloc[0])[:20]
+
+
+def _alike(column: pd.Series[Any]) -> list[str]:
+    """Return words of a column that are one word to whoever reads them aloud."""
+    words = pd.Series(sorted(column.dropna().astype(str).unique()), dtype=object)
+    plain = words.str.strip().str.casefold()
+    twice = words[plain.duplicated(keep=False) & (plain == plain[plain.duplicated()].min())]
+    return [str(word)[:20] for word in twice[:SHOWN]]
 
 
 def federation(made: Examples) -> Iterator[Finding]:
