@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from types import ModuleType
 
+import pandas as pd
 import pytest
 
 import fedparity as fp
@@ -37,7 +38,7 @@ def test_four_hospitals_go_from_csv_to_the_comparison(tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```console\n\$ (.*?)\n```", (folder / "README.md").read_text(), re.DOTALL)
     commands = [shlex.split(block) for block in blocks]
-    assert [command[0] for command in commands] == ["python", "fedparity", "fedparity"]
+    assert [command[0] for command in commands] == ["python", *["fedparity"] * 3]
     load(folder / "make_hospitals.py").main(Path(commands[0][2]))
     for command in commands[1:]:
         with pytest.raises(SystemExit) as end:
@@ -48,6 +49,9 @@ def test_four_hospitals_go_from_csv_to_the_comparison(tmp_path, monkeypatch, cap
     assert all(hospital in told for hospital in ("north", "south", "east", "west"))
     runs = sorted(path.parent.name for path in Path("compared").glob("*/preparation.json"))
     assert runs == ["eagle-lam1", "fedavg"]
+    said = pd.read_csv("said.csv")
+    assert "disease" not in said
+    assert set(said["prediction"]) == {"no", "yes"}
     prepared = fp.data.Preparation.load("compared/fedavg")
     assert prepared.outputs == (
         *("age", "blood_pressure", "smoker=current", "smoker=former", "smoker=never"),

@@ -1,4 +1,4 @@
-"""Write four made-up hospitals, each a CSV with text columns and gaps, as such files are.
+"""Write four made-up hospitals, each a CSV with text columns and gaps, and new patients.
 
 python make_hospitals.py FOLDER
 """
@@ -35,10 +35,13 @@ def patients(hospital: str, n: int) -> pd.DataFrame:
 
 
 def main(folder: Path) -> None:
-    """Write a file a hospital."""
+    """Write a file a hospital, and beside the folder one of patients without a diagnosis."""
     folder.mkdir(parents=True, exist_ok=True)
     for hospital, n in HOSPITALS.items():
         patients(hospital, n).to_csv(folder / f"{hospital}.csv", index=False)
+    patients("west", 50).tail(10).drop(columns="disease").to_csv(
+        folder.parent / "new.csv", index=False
+    )
 
 
 if __name__ == "__main__":
