@@ -4,6 +4,7 @@ No part needs any of this, and none of it changes a number: the loop engine, the
 others, does not look at it, and the check ``engines`` compares the two.
 
 - :func:`stacked` marks a ``finish`` whose lines hold for a stack of clients as they stand.
+- :func:`of_losses` marks a function of ``own_facts`` that looks at nothing but the losses.
 - A method ``affine(c) -> Affine`` stands for a ``grad`` that is an affine function of gradient and
   parameters, with coefficients that do not change within a round.
 - A method ``by_slot(c)`` returns what stands for a ``grad`` that looks at nothing but the gradient
@@ -77,6 +78,17 @@ def stacked(hook: Hook) -> Hook:
 def is_stacked(hook: Callable[..., object]) -> bool:
     """Tell whether a hook is marked as true of a stack."""
     return hasattr(hook, "stacked")
+
+
+def of_losses(function: Hook) -> Hook:
+    """Mark a function of ``own_facts`` that looks at losses alone: outputs may lie as they come."""
+    function.of_losses = True  # type: ignore[attr-defined]
+    return function
+
+
+def looks_at_losses(function: Callable[..., object]) -> bool:
+    """Return whether a function of ``own_facts`` is marked as one of losses alone."""
+    return hasattr(function, "of_losses")
 
 
 def loss_weights_of(part: Any) -> Callable[[Tensor, Tensor], Tensor] | None:

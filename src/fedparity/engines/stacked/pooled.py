@@ -21,6 +21,7 @@ from fedparity.engines.facts import per_example
 from fedparity.engines.judging import judged
 from fedparity.learning.device import wide
 from fedparity.method.facts import PerExample
+from fedparity.method.hints import looks_at_losses
 from fedparity.method.messages import Down
 
 T = TypeVar("T")
@@ -82,11 +83,13 @@ def _each(
 ) -> dict[str, Tensor]:
     """Return functions of every example of the clients, in order, and if asked whether it is right.
 
-    Losses are measured only for the functions, which are given outputs that lie row by row.
+    Losses are measured only for the functions, which are given outputs that lie row by row unless
+    all look at losses alone.
     """
     data, task = setup.federation.train, setup.task
     rows, _ = rows_of_clients(data, clients)
     blocks = torch.split(rows, block_rows(data.x, COHORT_BLOCK))
+    lies = all(map(looks_at_losses, own.values()))
 
     def one(block: int, module: nn.Module) -> dict[str, Tensor]:
         inputs, target = (examples(v, blocks[block]) for v in (data.x, data.y))
@@ -94,7 +97,8 @@ def _each(
             output = module.eval()(inputs)
             found = {"right": task.metrics(output, target)["accuracy"]} if right else {}
             if own:
-                losses, output = task.losses(output, target), output.contiguous()
+                losses = task.losses(output, target)
+                output = output if lies else output.contiguous()
                 found |= {name: f(losses, output, target) for name, f in own.items()}
             return found
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedparity.method import STRICT, Client, Context, Finish, Loss, Part, Tensors, Weights, stacked
 from fedparity.method.facts import PerExample
+from fedparity.method.hints import of_losses
 
 LARGEST = 80.0
 """The largest exponent: its exponential is a number of single precision."""
@@ -117,5 +118,6 @@ class TERM(Part):
         """Return the weights of these losses, in float64."""
         return torch.softmax(prior.double().log() + self.t * losses.double(), 0)
 
+    @of_losses
     def _exponential(self, losses: Tensor, output: Tensor, target: Tensor) -> Tensor:
-        return (self.inner * losses).clamp(-LARGEST, LARGEST).exp()
+        return (self.inner * losses).clamp_(-LARGEST, LARGEST).exp_()
