@@ -160,14 +160,19 @@ def test_an_order_holds_on_the_seeds_that_both_have(monkeypatch, made):
     assert (first["lower"], first["higher"]) == ("A", "B")
     assert (first["holds on"], first["published"]) == ("1 of 2", "+10.5")
     # differences 1 and -1: mean 0, standard error 1, t with one degree of freedom 12.706
-    assert first["ours"] == "0 (-13 to 13)"
+    assert first["ours"] == "0.0 (-12.7 to 12.7)"
     assert (second["published"], second["ours"]) == ("3 times", "2.00 times")
+
+
+def test_equal_differences_have_no_interval(monkeypatch, made):
+    rows = [["A", "0", 0.1, 1.0], ["A", "1", 0.3, 1.0], ["B", "0", 0.2, 1], ["B", "1", 0.4, 1]]
+    assert told(monkeypatch, made, rows).holding()["ours"][0] == "+0.1"
 
 
 def test_means_have_intervals_and_a_run_without_a_number_is_counted(monkeypatch, made):
     rows = [["A", "0", 3, 1.0], ["A", "1", 5, np.nan], ["B", "0", 4, 2.0]]
     cells = told(monkeypatch, made, rows).cells().set_index("")
-    assert cells.loc["A", "mean"] == "4 (-9 to 17)"  # 4 ± 12.706
+    assert cells.loc["A", "mean"] == "4.0 (-8.7 to 16.7)"  # 4 ± 12.706
     assert cells.loc["A", "norm"] == "1, 1 of 2"
     assert (cells.loc["B", "mean"], cells.loc["B", "p"]) == ("4", "--")
 

@@ -67,6 +67,7 @@ def test_a_packaged_study_is_sound_and_its_orders_are_of_its_rows(name):
     assert table.published or table.missing
     assert json.dumps([dict(entry) for entry in (*table.published, *table.claims)])
     quick = table.planned("unused", quick=True)
+    assert (study.name, quick.name) == (name, f"{name}-quick")  # which may share a directory
     assert 0 < len(quick.runs) <= len(study.runs)
 
 

@@ -21,6 +21,8 @@ from fedparity.studies.table import rounded
 
 BLOCK = "seed"
 """What is repeated: a seed, and a value of every key of the grid that repeats."""
+SAME = 1e-9
+"""Relative width of an interval that is nothing but rounding."""
 Place = tuple[str, tuple[str, ...], str]
 """An algorithm, what was chosen of the grid, and the seed."""
 
@@ -208,8 +210,8 @@ def _interval(cell: Mapping[Any, Any], runs: int, sign: str = "") -> str:
     mean, low, high = (float(cell[name]) for name in ("mean", "low", "high"))
     short = f", {int(cell['seeds'])} of {runs}" if cell["seeds"] < runs else ""
     plus = sign if mean > 0 else ""
-    if not np.isfinite(low) or low == high:
+    if not np.isfinite(low) or high - low <= SAME * max(1.0, abs(mean)):
         return f"{plus}{mean:.4g}{short}"
-    text, half = rounded(mean, (high - low) / 2)
-    places = len(half.partition(".")[2])
+    text, spread = rounded(mean, float(cell["std"]))
+    places = len(spread.partition(".")[2])
     return f"{plus}{text} ({low:.{places}f} to {high:.{places}f}){short}"

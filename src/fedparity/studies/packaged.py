@@ -75,8 +75,8 @@ class Packaged:
         """Return the study, at the paper's scale or so that it takes minutes."""
         told = self.settings(quick)
         own = {key: told.pop(key) for key in ("grid", "seeds") if key in told}
-        algorithms = told.pop("algorithms")
-        return Study(told, algorithms, out, **own, data_dir=data_dir, name=self.name)
+        algorithms, name = told.pop("algorithms"), self.name + ("-quick" if quick else "")
+        return Study(told, algorithms, out, **own, data_dir=data_dir, name=name)
 
     def keys(self, grid: Mapping[str, Any]) -> list[str]:
         """Return the keys of a grid that name rows."""
