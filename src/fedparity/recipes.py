@@ -21,6 +21,7 @@ from fedparity.parts import (
     DPClient,
     FedEBAPlus,
     FedMGDAPlus,
+    FedMinMax,
     FedSGD,
     GeometricMedian,
     Gifair,
@@ -115,6 +116,12 @@ def _fedmgda_plus_paper(eps: float = FedMGDAPlus().eps, eta: float = 1.0) -> tup
     return (Uniform(), FedMGDAPlus(eps=eps, length="unit", eta=eta))
 
 
+def _fedminmax_paper(
+    group: str = FedMinMax().group, eta: float = FedMinMax().eta
+) -> tuple[Part, ...]:
+    return (FedMinMax(group=group, eta=eta, apply="loss"),)
+
+
 def _gifair_paper(kappa: float = Gifair().kappa) -> tuple[Part, ...]:
     return (Gifair(kappa=kappa, apply="gradient"),)
 
@@ -163,6 +170,7 @@ RECIPES: dict[str, Recipe] = {
     "fedbn": Recipe(_fedbn, BN.paper),
     "fedeba_plus_paper": Recipe(_fedeba_plus_paper, FedEBAPlus.paper),
     "fedmgda_plus_paper": Recipe(_fedmgda_plus_paper, FedMGDAPlus.paper),
+    "fedminmax_paper": Recipe(_fedminmax_paper, FedMinMax.paper),
     "fednova": Recipe(_fednova, Nova.paper),
     "fedpgvc": Recipe(_fedpgvc, PGVC.paper),
     "lp_proj_paper": Recipe(_lp_proj_paper, LpProj.paper),

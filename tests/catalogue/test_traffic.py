@@ -26,6 +26,11 @@ AT_A_GLANCE = [
     ("eagle(apply=gradient)", 1, "4", "4"),
     ("eagle(weights=fresh, apply=gradient)", 2, "4", "4"),
     ("scaffold", 1, "4d", "4d"),
+    # With two groups: loss and weight of each; the rates of FairFed, with the accuracy.
+    ("fedminmax", 1, "8", "8"),
+    ("fairfed", 1, "20", "0"),
+    # Loss and share of two answers of two groups, the weights of each group.
+    ("fedfb", 1, "32", "8"),
     ("scaff_pd", 2, "4d + 4", "4d"),
     ("fedpvr(layers=2)", 1, "4 x last 2 layers", "4 x last 2 layers"),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fedparity.learning.layout import Layout
 from fedparity.learning.models import mlp
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Regression
-from fedparity.method import Context, Part
+from fedparity.method import Context, Grouping, Part
 from fedparity.method.algorithm import Algorithm
 from fedparity.method.messages import Down, Replies, Server
 from fedparity.run.experiment import Experiment
@@ -53,6 +53,7 @@ class Script:
         cohort: int | None = None,
         solver: Solver | None = None,
         seed: int = 0,
+        groups: Mapping[str, Grouping] | None = None,
     ) -> None:
         x = vector(*W) if x is None else x
         self.algorithm = Algorithm(parts)
@@ -71,6 +72,7 @@ class Script:
             solver=solver or Solver(lr=lr),
             parts=self.algorithm.parts,
             seed=seed,
+            groups=groups or {},
         )
         for part in self.algorithm.parts:
             part.validate(self.context)

@@ -139,7 +139,8 @@ class _Counted(Rounds):
     def __init__(self, algorithm: Algorithm, width: int) -> None:
         task = Classification(f"mlp(hidden={width})")
         solver = Solver(lr=0.1, steps=2)
-        clients = _clients(max([CLIENTS, *(part.fewest for part in algorithm.parts)]))
+        count = max([CLIENTS, *(part.fewest for part in algorithm.parts)])
+        clients = _clients(count, algorithm.group_kinds)
         experiment = Experiment(clients, task, algorithm, 2, solver, engine="loop")
         super().__init__(experiment, watch=Silent())
         self.layout: Layout = experiment.setup.layout
@@ -184,10 +185,12 @@ def _numbers(tensors: Tensors) -> int:
     return sum(tensor.numel() for tensor in tensors.values())
 
 
-def _clients(count: int) -> Federation:
-    """Return clients of ten examples each, eight of them for training."""
+def _clients(count: int, kinds: frozenset[str]) -> Federation:
+    """Return clients of ten examples each, eight of them for training, in two groups a kind."""
     inputs = np.linspace(-1, 1, count * 10 * 4).reshape(-1, 4) ** 3
-    return Federation.from_arrays(inputs, np.arange(count * 10) % 2, np.arange(count * 10) // 10)
+    rows = np.arange(count * 10)
+    groups = dict.fromkeys(sorted(kinds), rows % 3 == 0)
+    return Federation.from_arrays(inputs, rows % 2, rows // 10, groups=groups)
 
 
 def _fitted(small: int, large: int, layout: Layout, wide: Layout) -> Amount:

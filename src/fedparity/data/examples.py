@@ -201,6 +201,26 @@ class Examples:
             {name: pd.Categorical.from_codes(*column) for name, column in columns.items()}
         )
 
+    def group_counts(self, kind: str) -> pd.DataFrame:
+        """Return how many training examples each client (row) has of each group (column).
+
+        Examples
+        --------
+        >>> from fedparity.data import Federation
+        >>> made = Federation.from_arrays(
+        ...     [[0.0], [1.0]], y=[0, 1], client=["a", "a"], groups={"sex": ["f", "m"]}
+        ... )
+        >>> made.group_counts("sex").loc["a", "f"].item()
+        1
+        """
+        if kind not in self.groups:
+            raise unknown("kind of groups", kind, self.groups)
+        names = self.groups[kind]
+        cells = self.train.owner.cpu().numpy() * len(names) + self.train.groups[kind]
+        counts = np.bincount(cells, minlength=len(self) * len(names)).reshape(-1, len(names))
+        clients = pd.Index(list(self.names), name="client")
+        return pd.DataFrame(counts, index=clients, columns=list(names))
+
     def check(self) -> tuple[Finding, ...]:
         """Return what is odd about the data: of the table, of clients, classes and inputs.
 

@@ -109,6 +109,22 @@ class Setup:
         counts = torch.bincount(data.owner * classes + data.y, minlength=len(data.sizes) * classes)
         return counts.view(-1, classes).to(self.layout.slots[0].dtype)
 
+    @cached_property
+    def codes(self) -> dict[str, Tensor]:
+        """The group of each training example, ``[N]``, by the kinds that parts go by."""
+        train = self.federation.train
+        return {
+            kind: torch.from_numpy(train.groups[kind].astype(np.int64)).to(train.y.device)
+            for kind in sorted(self.algorithm.group_kinds)
+        }
+
+    def groups_at(self, rows: Tensor) -> dict[str, Tensor]:
+        """Return the groups of these training examples, in the shape of ``rows``, by kind."""
+        flat = rows.flatten()
+        return {
+            kind: codes.index_select(0, flat).view(rows.shape) for kind, codes in self.codes.items()
+        }
+
     def progress(self, down: Down) -> float:
         """Return the share of the run's rounds that is done with this one."""
         return down.round / self.rounds

@@ -7,11 +7,12 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import torch
 from pydantic import (
     AfterValidator,
@@ -76,6 +77,8 @@ class Hello:
         Whether the model reads integers.
     groups
         The names of its groups inside the client, by kind.
+    counts
+        Its numbers of training examples by group, of the kinds that parts go by.
     """
 
     client: Short
@@ -98,6 +101,7 @@ class Hello:
         default_factory=dict
     )
     fields: Tensors = ()
+    counts: dict[Short, dict[Short, Count]] = Field(default_factory=dict)
 
     @field_validator("fields")
     @classmethod
@@ -134,6 +138,11 @@ class StandIn(Federation):
 
     prints: tuple[str, ...] = ()
     """The fingerprints of the sites' own data."""
+    told: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """The sites' numbers of training examples by group, of the kinds that parts go by."""
+
+    def group_counts(self, kind: str) -> pd.DataFrame:
+        return self.told[kind]
 
     def _check(self, part: str, split: Split) -> None:
         pass
@@ -167,6 +176,19 @@ def unlike(mine: Hello, theirs: Hello) -> str | None:
     return None
 
 
+def other_groups(mine: Hello, theirs: Hello) -> str | None:
+    """Return in what the groups of two sites differ, or None."""
+    for kind in sorted({*mine.counts, *theirs.counts}):
+        own, other = (list(site.counts.get(kind, {})) for site in (mine, theirs))
+        if own != other:
+            told, there = (", ".join(map(shown, names[:10])) for names in (own, other))
+            return (
+                f"its groups of {shown(kind)} are {told or 'none'}, those of "
+                f"{shown(theirs.client)} are {there or 'none'}: let every site name the same groups"
+            )
+    return None
+
+
 def stand_in(
     sites: Sequence[Hello],
     recipe: Mapping[str, Any] | None = None,
@@ -182,7 +204,8 @@ def stand_in(
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         x = torch.zeros(first.shape, dtype=kind).expand(int(offsets[-1]), *first.shape)
         y = torch.zeros(first.target, dtype=values).expand(int(offsets[-1]), *first.target)
-        return Split(x, y, offsets)
+        none = np.broadcast_to(np.int16(0), len(y))
+        return Split(x, y, offsets, dict.fromkeys(first.counts, none))
 
     return StandIn(
         tuple(site.client for site in sites),
@@ -194,9 +217,14 @@ def stand_in(
         classes=first.classes,
         columns=first.columns,
         fields=fields_of(first.fields),
+        groups={kind: tuple(counts) for kind, counts in first.counts.items()},
         recipe=recipe,
         preparation=preparation,
         prints=tuple(site.fingerprint for site in sites),
+        told={
+            kind: pd.DataFrame([site.counts[kind] for site in sites], [s.client for s in sites])
+            for kind in first.counts
+        },
     )
 
 

@@ -128,9 +128,9 @@ def _two_examples(federation: object) -> StandIn:
         return values.new_zeros(values.shape[1:]).expand(2, *values.shape[1:])
 
     offsets = np.asarray([0, 2])
-    train = replace(
-        federation.train, x=two(federation.train.x), y=two(federation.train.y), offsets=offsets
-    )
+    known = federation.train
+    groups = {kind: np.zeros(2, dtype=codes.dtype) for kind, codes in known.groups.items()}
+    train = replace(known, x=two(known.x), y=two(known.y), offsets=offsets, groups=groups)
     return replace(
         federation, names=federation.names[:1], train=train, validation=train, test=train
     )

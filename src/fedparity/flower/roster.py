@@ -13,7 +13,7 @@ from fedparity.data.told import Told, combine
 from fedparity.errors import InputError
 from fedparity.flower import codec
 from fedparity.flower.agreement import difference
-from fedparity.flower.census import Hello, unlike
+from fedparity.flower.census import Hello, other_groups, unlike
 from fedparity.flower.codec import BadMessage, shown
 from fedparity.flower.link import Failure, exchange
 from fedparity.run.lstar import ACCURACIES, COLUMNS
@@ -224,7 +224,7 @@ class Roster:
             told = "another node of it has" if client in self.node else "it began the run with"
             raise BadMessage(f"client '{client}': {told} other data")
         for other in self.hello.values():
-            if differs := unlike(hello, other):
+            if differs := unlike(hello, other) or other_groups(hello, other):
                 raise BadMessage(f"client '{client}': {differs}")
             for name in COMMON:
                 mine, theirs = getattr(hello, name), getattr(other, name)

@@ -107,7 +107,21 @@ class Site:
             python=platform.python_version(),
             settings=self.agreed,
             groups={kind: tuple(names) for kind, names in federation.groups.items()},
+            counts=self._counts(),
         )
+
+    def _counts(self) -> dict[str, dict[str, int]]:
+        """Return its training examples by group, of the kinds that parts go by."""
+        found = {}
+        for kind in sorted(self.setup.algorithm.group_kinds):
+            if kind not in self.setup.federation.groups:
+                raise InputError(
+                    f"'{self.setup.algorithm.text}' goes by groups of the kind '{kind}', which "
+                    f"load('{self.client}') does not give"
+                )
+            counts = self.setup.federation.group_counts(kind).iloc[0]
+            found[kind] = {str(name): int(count) for name, count in counts.items()}
+        return found
 
     def alone(self, clients: Sequence[str], folder: Path) -> dict[str, float]:
         """Return the client's L* on each split that it has, and its rounds alone.

@@ -2,8 +2,8 @@
 
 from fedparity.method.bases import TellsLoss
 from fedparity.method.client import SHARED, Client
-from fedparity.method.context import Context
-from fedparity.method.facts import AFTER, BEFORE, FACTS, Fact
+from fedparity.method.context import Context, Grouping
+from fedparity.method.facts import AFTER, BEFORE, FACTS, ByGroup, Fact
 from fedparity.method.hints import Affine, stacked
 from fedparity.method.messages import Reply, Tensors
 from fedparity.method.part import (
@@ -29,12 +29,14 @@ __all__ = [
     "SHARED",
     "STRICT",
     "Affine",
+    "ByGroup",
     "Client",
     "Context",
     "Count",
     "Fact",
     "Finish",
     "Gap",
+    "Grouping",
     "Guarantee",
     "Loss",
     "Losses",

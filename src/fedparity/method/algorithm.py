@@ -101,6 +101,11 @@ class Algorithm:
         return {name: part for part in self.parts for name in part.own_facts}
 
     @cached_property
+    def group_kinds(self) -> frozenset[str]:
+        """The kinds of groups that parts go by."""
+        return frozenset().union(*(part.group_kinds for part in self.parts))
+
+    @cached_property
     def declared(self) -> dict[str, Mapping[str, Report]]:
         """The kinds of what clients report, by part; the round itself asks for losses."""
         asked = {"losses": Loss(), "along": LossAlong()}

@@ -51,6 +51,9 @@ class Client:
         In ``loss``: the batch, each example's share in the batch's mean (0 where a stack is
         padded), the model's output at the current parameters on other inputs, and the task's
         augmentation. :meth:`mean` takes the mean.
+    groups
+        In ``loss``: the group of each example of the batch, ``c.groups[kind]``, of the part's
+        ``group_kinds``.
     second
         In ``grad``: the gradient asked for by the ``second`` hook, over the whole vector.
     kinds
@@ -75,6 +78,7 @@ class Client:
     share: Tensor
     predict: Callable[[Tensor], Tensor]
     augment: Callable[[Tensor, Tensor], Tensor]
+    groups: Mapping[str, Tensor]
     second: Tensor
     kinds: Mapping[str, Mapping[str, Report]]
 

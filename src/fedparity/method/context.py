@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,14 @@ Chance = Literal["uniform", "unequal", "replaced", "losses"]
 """By what a cohort is drawn: all clients with equal probability and without replacement, otherwise
 but without a look at their data, the same with replacement, or by losses that they are asked
 for."""
+
+
+class Grouping(NamedTuple):
+    """The groups of a kind, and where their training examples are."""
+
+    names: tuple[str, ...]
+    counts: Tensor
+    """Training examples of each client of the population by group, ``[K, G]``."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,8 @@ class Context:
     """How often each client of the population was drawn, ``[K]``; empty where at most once."""
     asked: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     """Ids of all who were asked anything in this round, whether they answer or not."""
+    groups: Mapping[str, Grouping] = field(default_factory=dict)
+    """The groups of the kinds that parts go by."""
 
     @property
     def n(self) -> Tensor:

@@ -16,6 +16,29 @@ Or several, ``[B, ...]``. What a part reads of it is the mean over the client's 
 
 
 @dataclass(frozen=True)
+class ByGroup:
+    """A part's own fact, told apart by the groups of a kind: ``[..., G]`` for G groups.
+
+    What a part reads of it is the mean over all training examples of the client, where an example
+    counts in the place of its own group and is 0 in the others: a sum over the group, divided by
+    all examples. The places are those of ``ctx.groups[kind].names``.
+
+    Parameters
+    ----------
+    kind
+        The kind of group, such as ``sex``.
+    of
+        The numbers of an example.
+    """
+
+    kind: str
+    of: PerExample
+
+
+OwnFact = PerExample | ByGroup
+
+
+@dataclass(frozen=True)
 class Fact:
     """How a fact is measured.
 

@@ -17,7 +17,7 @@ from fedparity.arguments import Settings
 from fedparity.learning.layout import Layout
 from fedparity.method.client import Client
 from fedparity.method.context import Context
-from fedparity.method.facts import PerExample
+from fedparity.method.facts import OwnFact
 from fedparity.method.messages import Reply, Tensors
 from fedparity.method.privacy import Guarantee
 from fedparity.method.reports import Report
@@ -172,9 +172,17 @@ class Part(metaclass=Settings):
         return frozenset()
 
     @property
-    def own_facts(self) -> Mapping[str, PerExample]:
+    def own_facts(self) -> Mapping[str, OwnFact]:
         """Facts of the part's own: name -> function of examples, of which the mean is taken."""
         return {}
+
+    @property
+    def group_kinds(self) -> frozenset[str]:
+        """The kinds of groups that the part goes by; a federation without them is refused.
+
+        ``ctx.groups`` tells the server of them, and ``loss`` sees each example's in ``c.groups``.
+        """
+        return frozenset()
 
     @property
     def points(self) -> Mapping[str, frozenset[str]]:

@@ -8,6 +8,9 @@ from fedparity.parts.contrib.fedwavg import FedwAvg
 from fedparity.parts.contrib.focus import Focus
 from fedparity.parts.contrib.rank_core_fed import RankCoreFed
 from fedparity.parts.contrib.scaff_pd import ScaffPD
+from fedparity.parts.groups.fairfed import FairFed
+from fedparity.parts.groups.fedfb import FedFB
+from fedparity.parts.groups.fedminmax import FedMinMax
 from fedparity.parts.local.lsr import LSR
 from fedparity.parts.local.pgvc import PGVC
 from fedparity.parts.local.prox import Prox
@@ -70,13 +73,16 @@ PARTS: dict[str, type[Part]] = {
         DeltaFL,
         Ditto,
         Eagle,
+        FairFed,
         FedDisco,
         FedEBA,
         FedEBAPlus,
+        FedFB,
         FedFV,
         FedFa,
         FedMDFG,
         FedMGDAPlus,
+        FedMinMax,
         FedRep,
         FedSGD,
         FedwAvg,
@@ -130,13 +136,16 @@ __all__ = [
     "DeltaFL",
     "Ditto",
     "Eagle",
+    "FairFed",
     "FedDisco",
     "FedEBA",
     "FedEBAPlus",
+    "FedFB",
     "FedFV",
     "FedFa",
     "FedMDFG",
     "FedMGDAPlus",
+    "FedMinMax",
     "FedRep",
     "FedSGD",
     "FedwAvg",

@@ -20,7 +20,7 @@ from fedparity.imports import paths_in
 from fedparity.learning.solver import Solver
 from fedparity.learning.task import Factory, Task
 from fedparity.learning.tasks import task_for
-from fedparity.method import Context, Part
+from fedparity.method import Context, Grouping, Part
 from fedparity.method.algorithm import Algorithm
 from fedparity.metrics import Metric, Summary, read_metrics, summaries
 from fedparity.metrics.metric import Asked
@@ -263,7 +263,17 @@ class Experiment:
             validation=torch.from_numpy(self.federation.validation.sizes.copy()),
             chance=self.drawing.chance if self.drawing.ahead else "losses",
             local_buffers=self.setup.local_buffers,
+            groups=self._groupings(),
         )
+
+    def _groupings(self) -> dict[str, Grouping]:
+        """Return the groups of the kinds that parts go by, where the federation has them."""
+        wanted = self.setup.algorithm.group_kinds & set(self.federation.groups)
+        counts = {kind: self.federation.group_counts(kind) for kind in sorted(wanted)}
+        return {
+            kind: Grouping(tuple(map(str, table)), torch.from_numpy(table.to_numpy().copy()))
+            for kind, table in counts.items()
+        }
 
     def cost_alone(self) -> Cost | None:
         """Return what finding L* takes at most; None where it is given, known or not wanted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,9 @@ def check_kinds(solver: object, stop: object, metrics: object) -> None:
         raise InputError(f"metrics is {str(metrics)[:80]!r}: give names, such as ['auc', 'f1']")
 
 
-OF_CLASSES = frozenset({"accuracy", "label_counts", "right"})
+OF_CLASSES = frozenset(
+    {"accuracy", "label_counts", "right", "share_by_answer", "told_yes_by_group"}
+)
 """Facts that only examples of one class each have."""
 
 
@@ -101,9 +104,25 @@ def check_parts(experiment: Experiment) -> None:
                 f"'{part.name}' needs at least {part.fewest} clients a round, and "
                 f"{experiment.cohort_size} are asked: ask more, or change its settings"
             )
+        if absent := sorted(part.group_kinds - context.groups.keys()):
+            problems.append(_no_groups(part.name, absent[0], list(experiment.federation.groups)))
+            continue
         try:
             part.validate(context)
         except InputError as error:
             problems.append(str(error))
     if problems:
         raise InputError("; ".join(problems))
+
+
+def _no_groups(part: str, kind: str, known: Sequence[str]) -> str:
+    """Return why a part that goes by groups cannot run, and what to do."""
+    if known:
+        return (
+            f"'{part}' goes by groups of the kind '{kind}', and the federation has "
+            f"{', '.join(known)}: write {part}(group={known[0]})"
+        )
+    return (
+        f"'{part}' goes by groups inside clients, and the federation has none: name their columns "
+        "(groups=['sex'])"
+    )

@@ -31,7 +31,8 @@ def unlike_clients(sizes: Sequence[int] = (9, 4, 1, 6), seed: int = 0) -> Federa
     """Return a small classification of unlike clients, in float64.
 
     ``sizes`` are training examples; the third client and every fourth after it has no validation
-    or test example, the others have three of each.
+    or test example, the others have three of each. Examples are of the groups a and b of the kind
+    ``group``.
     """
     rng = generator(seed, "unlike clients")
     client, part = [], []
@@ -41,7 +42,8 @@ def unlike_clients(sizes: Sequence[int] = (9, 4, 1, 6), seed: int = 0) -> Federa
         client += [k] * (n + len(held_out))
     x = rng.standard_normal((len(client), 3)) + 0.5 * np.asarray(client)[:, None]
     y = (x @ rng.standard_normal((3, 3)) + rng.standard_normal((len(x), 3))).argmax(1)
-    return Federation.from_arrays(x, y, client, part, outputs=3)
+    groups = {"group": np.where(x[:, 0] > 0.5, "a", "b")}
+    return Federation.from_arrays(x, y, client, part, outputs=3, groups=groups)
 
 
 def small_net(shape: tuple[int, ...], outputs: int) -> torch.nn.Module:

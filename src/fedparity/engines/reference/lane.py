@@ -170,10 +170,15 @@ class OneClient(Lane):
         """Return inputs ``[B, ...]`` and targets of a step: copies, without padding."""
         if self.plan is None:
             return self.x, self.y
-        rows = torch.from_numpy(self.plan.index[0, step][self.plan.mask[0, step]])
-        inputs, target = self._rows
-        rows = rows.to(inputs.device)
+        rows, (inputs, target) = self._places(step), self._rows
         return inputs.index_select(0, rows), target.index_select(0, rows)
+
+    def _places(self, step: int) -> Tensor:
+        """Return the places of a step's examples among the client's own."""
+        if self.plan is None:
+            return torch.arange(int(self.n), device=self.n.device)
+        chosen = self.plan.index[0, step][self.plan.mask[0, step]]
+        return torch.from_numpy(chosen).to(self.n.device)
 
     def fused(self, rule: Rule) -> Affine | None:
         return None if rule.having("grad") else IDENTITY
@@ -209,10 +214,18 @@ class OneClient(Lane):
                 "share": torch.full_like(losses, self._share(len(losses))).detach(),
                 "predict": self._predict,
                 "augment": self.setup.task.augment,
+                "groups": self._groups(step),
             }
             losses = rule.losses(rule.tree, losses, output, target, batch, step)
         second = self._second(losses, step, rule) if rule.having("second") else none
         return gradient_of(self._mean(losses), self.workspace.parameters), second
+
+    def _groups(self, step: int) -> dict[str, Tensor]:
+        """Return the groups of a step's examples, of the kinds that parts go by."""
+        if not self.algorithm.group_kinds:
+            return {}
+        first = int(self.setup.federation.train.offsets[self.client])
+        return self.setup.groups_at(first + self._places(step))
 
     def _share(self, count: int) -> float:
         """Return the share of one example in the mean of a batch of so many."""
@@ -287,9 +300,8 @@ class OneClient(Lane):
                 self._loss(inputs, target) if len(inputs) else self._loss(self.x, self.y)
             )
         if functions := per_example(self.setup, names):
-            found |= example_means(
-                self.setup.task, self.workspace.module, self.x, self.y, functions
-            )
+            own = (self.client, self.x, self.y)
+            found |= example_means(self.setup, self.workspace.module, *own, functions)
         if "right" in names:
             found["right"] = right_examples(self.setup, self.workspace.module, self.x, self.y)
         if "grad" in names:

@@ -54,16 +54,22 @@ def padded(
     if len(clients) == 1 and start + width <= data.sizes[clients[0]]:
         first = int(data.offsets[clients[0]]) + start
         return data.x[None, first : first + width], data.y[None, first : first + width], None
-    sizes, offsets = data.sizes[clients], data.offsets[clients]
-    place = start + np.arange(width)
-    inside = place < sizes[:, None]
-    rows = torch.from_numpy(
-        offsets[:, None] + np.minimum(place, np.maximum(sizes - 1, 0)[:, None])
-    ).clamp_max(len(data) - 1)
-    rows = rows.to(data.x.device)
+    rows, inside = places(data, clients, start, width)
     mask = None if inside.all() else torch.from_numpy(inside).to(data.x.device)
     flat = rows.flatten()
     return taken(data.x, flat, rows.shape), taken(data.y, flat, rows.shape), mask
+
+
+def places(
+    data: Split, clients: Ids, start: int, width: int
+) -> tuple[Tensor, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+    """Return the rows ``[m, width]`` of these examples, and which of them are no padding."""
+    sizes, offsets = data.sizes[clients], data.offsets[clients]
+    place = start + np.arange(width)
+    rows = torch.from_numpy(
+        offsets[:, None] + np.minimum(place, np.maximum(sizes - 1, 0)[:, None])
+    ).clamp_max(len(data) - 1)
+    return rows.to(data.x.device), place < sizes[:, None]
 
 
 def taken(
@@ -151,6 +157,10 @@ class Batches(NamedTuple):
     def room(self) -> Tensor:
         """Return a buffer ``[m * B, ...]`` for the inputs of a step."""
         return self.data.x.new_empty(len(self.rows[0]), *self.data.x.shape[1:])
+
+    def places(self, step: int) -> Tensor:
+        """Return the rows ``[m, B]`` of a step."""
+        return self.rows[step].view(self.even.shape)
 
     def at(self, step: int, room: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return inputs and targets ``[m, B, ...]`` and shares ``[m, B]`` of a step.

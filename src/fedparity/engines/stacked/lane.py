@@ -29,7 +29,7 @@ from fedparity.engines.lane import (
     gradient_of,
     take_step,
 )
-from fedparity.engines.stacked.batches import Batches, Group, Slotted, padded, weights_of
+from fedparity.engines.stacked.batches import Batches, Group, Slotted, padded, places, weights_of
 from fedparity.engines.stacked.measuring import Facts, Measuring
 from fedparity.errors import InputError
 from fedparity.learning.seeds import as_tensor
@@ -249,6 +249,15 @@ class Stack(Measuring):
         flat = self._start.flat
         return inputs, target, weights_of(target.shape[:2], mask, flat.dtype, flat.device)
 
+    def _groups(self, step: int) -> dict[str, Tensor]:
+        """Return the groups ``[m, B]`` of a step's examples, of the kinds that parts go by."""
+        if not self.algorithm.group_kinds:
+            return {}
+        if self._batches is not None:
+            return self.setup.groups_at(self._batches.places(step))
+        longest = int(self.data.sizes[self.clients].max())
+        return self.setup.groups_at(places(self.data, self.clients, 0, longest)[0])
+
     def _gradient(
         self, leaves: Pieces, step: int, rule: Rule, scale: Tensor | float = 1.0
     ) -> tuple[Pieces, Tensor]:
@@ -269,9 +278,8 @@ class Stack(Measuring):
         output, after = vmap(self._forward)(self._named(leaves), self._buffers, inputs)
         losses = self._losses(output, target)
         if rule.having("loss"):
-            losses = vmap(self._hooked(step, rule))(
-                rule.tree, self._named(leaves), self._buffers, losses, output, target, inputs, share
-            )
+            known = self._named(leaves), self._buffers, losses, output, target, inputs, share
+            losses = vmap(self._hooked(step, rule))(rule.tree, *known, self._groups(step))
         second = self._second(losses, leaves, share, step, rule) if rule.having("second") else none
         if after.shape[1]:
             running = self.running(step)
@@ -335,6 +343,7 @@ class Stack(Measuring):
             target: Tensor,
             inputs: Tensor,
             share: Tensor,
+            groups: dict[str, Tensor],
         ) -> Tensor:
             def predict(other: Tensor) -> Tensor:
                 return self._forward(parameters, buffers, other)[0]
@@ -344,6 +353,7 @@ class Stack(Measuring):
                 "share": share,
                 "predict": predict,
                 "augment": self.setup.task.augment,
+                "groups": groups,
             }
             return rule.losses(tree, losses, output, target, batch, step)
 

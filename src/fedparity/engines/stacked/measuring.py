@@ -13,16 +13,15 @@ from torch.func import functional_call, vmap
 from fedparity.data import Split
 from fedparity.engines.engine import Ids
 from fedparity.engines.evaluation import block_rows
-from fedparity.engines.facts import known_facts, per_example, right_of
+from fedparity.engines.facts import AtRows, known_facts, per_example, right_of
 from fedparity.engines.kernels.chain import Chain
 from fedparity.engines.lane import (
     Lane,
     Pieces,
     gradient_of,
 )
-from fedparity.engines.stacked.batches import Slotted, padded, summed
+from fedparity.engines.stacked.batches import Slotted, padded, places, summed
 from fedparity.learning.device import wide
-from fedparity.method.facts import PerExample
 from fedparity.workers import Crew
 
 Facts = dict[str, Tensor]
@@ -131,7 +130,9 @@ class Measuring(Lane):
         found = y.new_zeros(len(self.clients), self.setup.most_examples)
         for who, start, width in self.blocks(self.data):
             inputs, target, mask = padded(self.data, self.clients[who], start, width)
-            each = self._of_block(y[who], buffers[who], inputs, target, False, right, None)["right"]
+            at, _ = places(self.data, self.clients[who], start, width)
+            seen = y[who], buffers[who], inputs, target, False, right, None, at
+            each = self._of_block(*seen)["right"]
             found[who, start : start + width] = each if mask is None else each * mask
         return found
 
@@ -182,7 +183,7 @@ class Measuring(Lane):
         y: Tensor,
         buffers: Tensor,
         judged: bool = False,
-        more: dict[str, PerExample] | None = None,
+        more: dict[str, AtRows] | None = None,
         shares: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Return sums ``[m, ...]`` over each client's examples at its own ``y [m, d]``, in float64.
@@ -199,7 +200,8 @@ class Measuring(Lane):
             who, *rows = work[block]
             inputs, target, mask = padded(data, self.clients[who], *rows)
             mixing = None if shares is None else shares[who]
-            found = self._of_block(y[who], buffers[who], inputs, target, judged, more, mixing)
+            at = None if more is None else places(data, self.clients[who], *rows)[0]
+            found = self._of_block(y[who], buffers[who], inputs, target, judged, more, mixing, at)
             shape = target.shape[:2]
             each = {k: v if v.dim() > 1 else v.view(shape) for k, v in found.items()}
             return {key: summed(value.to(wide(value.device)), mask) for key, value in each.items()}
@@ -219,12 +221,14 @@ class Measuring(Lane):
         inputs: Tensor,
         target: Tensor,
         judged: bool,
-        more: dict[str, PerExample] | None,
+        more: dict[str, AtRows] | None,
         shares: Tensor | None,
+        rows: Tensor | None,
     ) -> dict[str, Tensor]:
         """Return loss and metrics, or the functions ``more``, of a block's examples.
 
-        Values are ``[m, B, ...]``, or the same flat, ``[m * B]``.
+        ``rows [m, B]`` are their places in the split, which the functions are given. Values are
+        ``[m, B, ...]``, or the same flat, ``[m * B]``.
         """
         if shares is None:
             output = self._outputs(y, buffers, inputs)
@@ -234,7 +238,9 @@ class Measuring(Lane):
         flat, wanted = output.flatten(0, 1).contiguous(), target.flatten(0, 1)
         found = {"loss": self.setup.task.losses(flat, wanted)}
         if more is not None:
-            made = {name: f(found["loss"], flat, wanted) for name, f in more.items()}
+            assert rows is not None
+            at = rows.flatten()
+            made = {name: f(found["loss"], flat, wanted, at) for name, f in more.items()}
             shape = target.shape[:2]
             return {name: v.reshape(*shape, *v.shape[1:]) for name, v in made.items()}
         found |= self.setup.task.metrics(flat, wanted)

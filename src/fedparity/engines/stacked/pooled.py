@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from fedparity.data import Split
 from fedparity.engines.engine import Ids, Setup
 from fedparity.engines.evaluation import block_rows, losses_block
-from fedparity.engines.facts import per_example
+from fedparity.engines.facts import AtRows, per_example
 from fedparity.engines.judging import judged
 from fedparity.learning.device import wide
-from fedparity.method.facts import PerExample
 from fedparity.method.hints import looks_at_losses
 from fedparity.method.messages import Down
 
@@ -75,7 +74,7 @@ def pooled_facts(
 
 def _each(
     setup: Setup,
-    own: dict[str, PerExample],
+    own: dict[str, AtRows],
     right: bool,
     down: Down,
     clients: Ids,
@@ -99,7 +98,8 @@ def _each(
             if own:
                 losses = task.losses(output, target)
                 output = output if lies else output.contiguous()
-                found |= {name: f(losses, output, target) for name, f in own.items()}
+                seen = losses, output, target, blocks[block]
+                found |= {name: f(*seen) for name, f in own.items()}
             return found
 
     found = at_modules(len(blocks), one, down.x, down.buffers)

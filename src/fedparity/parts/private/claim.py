@@ -47,6 +47,8 @@ def without_noise(parts: Iterable[Part], ctx: Context, vectors: bool) -> Iterato
     for part in parts:
         if "move" in part.hooks:
             yield f"'{part.name}' asks for losses as often as it likes"
+        if part.group_kinds:
+            yield f"'{part.name}' tells how many examples of each group a client has, without noise"
         for name, kind in part.reports.items():
             if isinstance(kind, Loss | Gap):
                 if not noisy:
