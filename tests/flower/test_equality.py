@@ -205,8 +205,9 @@ def test_a_round_is_one_exchange_and_two_where_a_part_measures(tmp_path):
     two = Deployment(tmp_path / "two", {"algorithm": "fedeba_plus(alpha=0.5)", "rounds": 1})
     for deployment in (one, two):
         deployment.run()
-    first, later = (("query.hello", "evaluate"), ("train", "evaluate"))
-    assert list(dict.fromkeys(kind for kind, _ in one.grid.sent)) == [*first, "train"]
+    first, later = (("query.hello", "evaluate"), ("train", "evaluate", "query.groups"))
+    kinds = list(dict.fromkeys(kind for kind, _ in one.grid.sent))
+    assert kinds == [*first, "train", "query.groups"]
     assert len(one.grid.sent) == 4 * len((*first, *later))
     assert len(two.grid.sent) == 4 * len((*first, "query.probe", *later))
 

@@ -50,6 +50,7 @@ VARIANTS: dict[str, list[dict[str, object]]] = {
     "fairfed": [{"metric": "statistical_parity", "versus": "b"}, {"beta": 0.01, "positive": 2}],
     "fedfb": [{"alpha": 5.0, "positive": 0}],
     "fedminmax": [{"apply": "loss", "eta": 1.0}],
+    "fedheal": [{"threshold": 0.6, "beta": 1.0}],
     "fedfa": [{"momentum": "heavy"}, {"momentum": "easyfl", "alpha": 0.2}],
     "gifair": [{"apply": "gradient"}],
     "maxfl": [{"threshold": 1.0}],

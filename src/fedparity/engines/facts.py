@@ -21,8 +21,9 @@ from fedparity.method.facts import ByGroup, OwnFact
 from fedparity.method.hints import looks_at_losses, of_losses
 
 AtRows = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""``(losses, output, target, rows)`` of a batch to numbers an example, ``[B, ...]``; ``rows [B]`` are
-the examples' places in the training split."""
+"""``(losses, output, target, rows)`` of a batch to numbers an example, ``[B, ...]``.
+
+``rows [B]`` are the examples' places in the training split."""
 
 
 def known_facts(setup: Setup, clients: int | Ids, names: frozenset[str]) -> dict[str, Tensor]:

@@ -35,6 +35,8 @@ from fedparity.parts.robust.norm_clip import NormClip
 from fedparity.parts.robust.trimmed_mean import TrimmedMean
 from fedparity.parts.server.adaptive import Adaptive
 from fedparity.parts.server.fedfv import FedFV
+from fedparity.parts.server.fedheal import FedHEAL
+from fedparity.parts.server.fedlf import FedLF
 from fedparity.parts.server.fedmdfg import FedMDFG
 from fedparity.parts.server.fedmgda_plus import FedMGDAPlus
 from fedparity.parts.server.momentum import Momentum
@@ -80,6 +82,8 @@ PARTS: dict[str, type[Part]] = {
         FedFB,
         FedFV,
         FedFa,
+        FedHEAL,
+        FedLF,
         FedMDFG,
         FedMGDAPlus,
         FedMinMax,
@@ -143,6 +147,8 @@ __all__ = [
     "FedFB",
     "FedFV",
     "FedFa",
+    "FedHEAL",
+    "FedLF",
     "FedMDFG",
     "FedMGDAPlus",
     "FedMinMax",
