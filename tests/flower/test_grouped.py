@@ -116,6 +116,8 @@ def test_a_site_that_tells_nonsense_of_its_groups_is_left_out(tmp_path, change, 
 
 
 def test_clients_without_groups_are_asked_nothing_more(tmp_path):
-    made = Deployment(tmp_path, {"rounds": 1})
+    rows = np.arange(60)
+    plain = fp.Federation.from_arrays(rows[:, None] / 60, rows % 2, rows % 3)
+    made = Deployment(tmp_path, {"rounds": 1, "lstar": "none"}, plain)
     assert made.run().groups == []
     assert not any(kind == "query.groups" for kind, _ in made.grid.sent)
