@@ -14,10 +14,9 @@ import pandas as pd
 from fedparity.certainty import GAINS, PAYS, UNTOLD, against, friedman, over_seeds
 from fedparity.errors import InputError, unknown
 from fedparity.figures.figure import Figure, altair
-from fedparity.figures.labelled import Labelled, per_client
+from fedparity.figures.labelled import Labelled, per_client, summaries
 from fedparity.fronts import Frontier
 from fedparity.metrics import Split
-from fedparity.metrics.clientframe import summary_value
 from fedparity.metrics.metric import direction
 
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999"]
@@ -211,17 +210,8 @@ def ranks(runs: Sequence[Labelled], metric: str = "mean_accuracy", split: Split 
 
     Two whose bars overlap cannot be told apart (Friedman's test, Nemenyi's critical difference).
     """
-    rows = [
-        (run.label, run.block, metric, summary_value(run.result.frame, metric, split=split))
-        for run in runs
-    ]
-    if not rows:
-        raise InputError("there is no finished run: run the study first")
-    better = runs[0].result.frame.summaries[metric].better
-    if better is None:
-        raise InputError(f"'{metric}' is only counted: no value is better")
-    long = pd.DataFrame(rows, columns=["method", "seed", "metric", "value"])
-    found = friedman(long, metric, higher_is_better=better == "higher")
+    long, higher = summaries(runs, metric, split)
+    found = friedman(long, metric, higher_is_better=higher)
     half = found.critical_difference / 2
     table = pd.DataFrame({"label": found.ranks.index, "rank": found.ranks.to_numpy()})
     table = table.assign(low=table["rank"] - half, high=table["rank"] + half)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
 from fedparity.errors import InputError
+from fedparity.metrics import Split
+from fedparity.metrics.clientframe import summary_value
 from fedparity.records.result import Result
 from fedparity.records.rundir import RunDir
 
@@ -45,6 +47,25 @@ def by_label(runs: Iterable[Labelled]) -> dict[str, list[Result]]:
             raise InputError(f"'{run.label}' has two runs of seed {run.block}: keep one")
         found[run.label][run.block] = run.result
     return {label: [each[b] for b in sorted(each)] for label, each in found.items()}
+
+
+def summaries(
+    runs: Sequence[Labelled], metric: str, split: Split = "test"
+) -> tuple[pd.DataFrame, bool]:
+    """Return a summary of each run as tests take it, and whether higher values are better.
+
+    Columns ``method``, ``seed`` (the block), ``metric`` and ``value``.
+    """
+    if not runs:
+        raise InputError("there is no finished run: run the study first")
+    rows = [
+        (run.label, run.block, metric, summary_value(run.result.frame, metric, split=split))
+        for run in runs
+    ]
+    better = runs[0].result.frame.summaries[metric].better
+    if better is None:
+        raise InputError(f"'{metric}' is only counted: no value is better")
+    return pd.DataFrame(rows, columns=["method", "seed", "metric", "value"]), better == "higher"
 
 
 def per_client(runs: Iterable[Labelled], column: str) -> pd.DataFrame:

@@ -26,6 +26,7 @@ from fedparity.studies.plot import Plot, finished
 from fedparity.studies.pool import Pool
 from fedparity.studies.runs import Run
 from fedparity.studies.schedule import Board, Hands, Watch, work_off
+from fedparity.studies.significance import Significance
 from fedparity.studies.speed import reaching
 from fedparity.studies.table import Table, tabled
 from fedparity.studies.work import Outcome
@@ -257,6 +258,11 @@ class Study:
     def plot(self) -> Plot:
         """Figures: curves, clients, frontier, payers and ranks (``fedparity[figures]``)."""
         return Plot(self)
+
+    @property
+    def significance(self) -> Significance:
+        """Tests between algorithms: t and Wilcoxon, Friedman, McNemar."""
+        return Significance(self)
 
     def table(
         self,
