@@ -79,7 +79,11 @@ def test_the_two_commands_exist(target):
 
 def test_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+        file, _, heading = target.partition("#")
+        assert (ROOT / file).exists(), target
+        text = (ROOT / file).read_text(encoding="utf-8") if heading else ""
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        assert not heading or heading in [h.lower().replace(" ", "-") for h in headings], target
 
 
 def test_numbers_agree_but_for_the_last_digit():
