@@ -10,8 +10,15 @@ from rich.console import Console
 import fedparity as fp
 from fedparity.reports import progress
 from fedparity.reports.progress import Bar, Lines
+from fedparity.run import driver
 
 FEW = "best_validation(rounds=2)"
+
+
+@pytest.fixture(autouse=True)
+def nothing_told(monkeypatch):
+    """What is odd about data is told once a process: here, once a test."""
+    monkeypatch.setattr(driver, "TOLD", set())
 
 
 @pytest.fixture
