@@ -95,3 +95,12 @@ def test_the_real_tables_have_their_clients(real, name, file, examples, clients,
     numbers = [k for k, name in enumerate(made.preparation.outputs) if "=" not in name]
     assert x[:, numbers].mean(dim=0).abs().max() < 1e-3
     assert isinstance(made.group_table("test"), pd.DataFrame)
+
+
+@pytest.mark.data
+def test_the_real_patients_have_their_regions(real):
+    made = load("tcga_brca", real("tcga-brca/tcga_brca.csv")).split("natural", official=True)
+    total = made.sizes().drop(columns="client").sum(axis=1)
+    assert (len(made), int(total.sum()), int(total.min())) == (6, 1088, 51)
+    assert made.kind == "survival"
+    assert len(made.test) > 0

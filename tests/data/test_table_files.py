@@ -270,6 +270,9 @@ def test_what_a_spreadsheet_makes_of_numbers_and_words_is_told(tmp_path):
     assert "(--without 'blood sugar')" in str(raised.value)
     told = {str(finding) for finding in made(together().assign(ward=["A", "a", "b "] * 40)).check()}
     assert any("'ward' has words that differ in case or spaces alone ('A', 'a')" in t for t in told)
+    wards = pd.Series(["North", "north "] * 60, dtype=object)
+    told = " ".join(str(f) for f in made(together().assign(sex=wards), groups=["sex"]).check())
+    assert "'sex' has words that differ in case or spaces alone ('North', 'north ')" in told
     always = {str(finding) for finding in made(together().assign(ward="w")).check()}
     assert not any("its 1 words" in finding for finding in always)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( |$)")
 COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 """A number as it is written where the comma parts off what is below one."""
+ALIKE = "has words that differ in case or spaces alone"
 MOST_WORDS = 100
 """Different words beyond which a column is taken for names or free text."""
 APART = 1000.0
@@ -81,7 +82,11 @@ def kind_of(column: pd.Series[Any]) -> str:
 
 
 def table(
-    df: pd.DataFrame, kinds: Mapping[str, str], needed: Sequence[str], prepare: str
+    df: pd.DataFrame,
+    kinds: Mapping[str, str],
+    needed: Sequence[str],
+    prepare: str,
+    named: Sequence[str] = (),
 ) -> Iterator[Finding]:
     """Tell of the columns of a table.
 
@@ -95,12 +100,18 @@ def table(
         Columns that must be complete: client and target.
     prepare
         How inputs are made; with ``none`` they must be numbers already.
+    named
+        Columns whose words are names: of clients, classes and groups.
     """
     for name in needed:
         missing = int(df[name].isna().sum())
         if missing:
             told = f"misses {missing} of {len(df)} values"
             yield Finding(f"column '{name}'", told, "fill them in or drop the rows", True)
+    for name in named:
+        if alike := _alike(df[name]):
+            remedy = "make them one word, or they are told apart"
+            yield Finding(f"column '{name}'", f"{ALIKE} ({', '.join(map(repr, alike))})", remedy)
     for name, kind in kinds.items():
         for what, remedy, problem in _column(df[name], kind, prepare):
             yield Finding(f"column '{name}'", what, remedy, problem)
@@ -161,7 +172,7 @@ def _words(
             yield f"is text ('{first}')", f"its {different} words become inputs of 0 and 1", False
     alike = _alike(column)
     if alike and different <= MOST_WORDS:
-        told = f"has words that differ in case or spaces alone ({', '.join(map(repr, alike))})"
+        told = f"{ALIKE} ({', '.join(map(repr, alike))})"
         yield told, "make them one word, or each is an input of its own", False
 
 
@@ -171,6 +182,8 @@ def _with_comma(known: pd.Series[Any]) -> str:
 
 def _alike(column: pd.Series[Any]) -> list[str]:
     """Return words of a column that are one word to whoever reads them aloud."""
+    if column.dtype.kind in "biufM":
+        return []
     words = pd.Series(sorted(column.dropna().astype(str).unique()), dtype=object)
     plain = words.str.strip().str.casefold()
     twice = words[plain.duplicated(keep=False) & (plain == plain[plain.duplicated()].min())]

@@ -127,7 +127,8 @@ class Study:
         needed = [roles.client, roles.target, *roles.about]
         needed += [roles.part] if roles.part is not None else []
         files = [_of_file(file, what) for file, what in odd]
-        return cls(df, roles, kinds, (*files, *doctor.table(df, kinds, needed, way)))
+        called = [roles.client, roles.target, *roles.groups]
+        return cls(df, roles, kinds, (*files, *doctor.table(df, kinds, needed, way, called)))
 
     def require(self) -> None:
         """Refuse the table with all problems at once."""
