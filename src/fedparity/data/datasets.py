@@ -30,7 +30,7 @@ from fedparity.data.emnist import emnist
 from fedparity.data.federation import Federation, numbered
 from fedparity.data.folder import find
 from fedparity.data.hub import hf
-from fedparity.data.illustration import easy_and_hard
+from fedparity.data.illustration import eagle_synthetic, easy_and_hard
 from fedparity.data.images import (
     Normalise,
     Reading,
@@ -51,7 +51,7 @@ from fedparity.data.people import (
 from fedparity.data.questions import medical_question_pairs, quora_question_pairs
 from fedparity.data.reddit import reddit
 from fedparity.data.source import USUAL
-from fedparity.data.synthetic import CLASSES, alpha_beta, eagle_clients
+from fedparity.data.synthetic import CLASSES, alpha_beta
 from fedparity.data.tcga import tcga_brca
 from fedparity.data.texts import shakespeare
 from fedparity.data.tiny_imagenet import tiny_imagenet
@@ -78,42 +78,6 @@ def digits() -> Dataset:
     images, labels = load_digits(return_X_y=True)
     x = (images / 16).reshape(-1, 1, 8, 8).astype(np.float32)
     return Dataset("digits", x, labels.astype(np.int64), 10, recipe="digits")
-
-
-@checked
-def eagle_synthetic(
-    seed: Seed = 0,
-    n: Annotated[int, Field(ge=2, le=1_000_000)] = 100,
-    rotated: Annotated[int, Field(ge=1, le=3)] = 3,
-) -> Dataset:
-    r"""Three Gaussian clients that are unlike in difficulty and in direction.
-
-    .. math:: x \mid y \sim N(\pm(m_k, m_k), I), \qquad m = (2, 0.5, 0.1)
-
-    for the natural clients client-1, client-2, client-3 and the sign of the class; half of the
-    ``n`` points of a client are of each class. The points of client ``rotated`` are turned by 45
-    degrees about the origin, so that its best boundary is not that of the others.
-
-    Notes
-    -----
-    The paper rotates "client 2" and numbers its clients 0, 1, 2, as its figure does: it is the one
-    with means (0.1, 0.1), here client-3.
-
-    References
-    ----------
-    Erraji, Perrot, Bellet. Loss gap parity for fairness in heterogeneous federated learning. 2026.
-    """
-    x, y, client = eagle_clients(seed, n, rotated - 1)
-    recipe = _text("eagle_synthetic", seed=seed, n=n, rotated=rotated)
-    return Dataset(
-        "eagle_synthetic",
-        x.astype(np.float32),
-        y,
-        2,
-        natural=client,
-        natural_names=("client-1", "client-2", "client-3"),
-        recipe=recipe,
-    )
 
 
 @checked
