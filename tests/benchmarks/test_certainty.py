@@ -38,3 +38,13 @@ def test_the_true_gap_is_what_many_examples_show():
     for loss, spread in ((0.3, 0.5), (0.8, 3.0)):
         margins = certainty.centre(loss, spread) + spread * draws.standard_normal(400_000)
         assert certainty.loss_of(margins).mean() == pytest.approx(loss, abs=0.01)
+
+
+def test_levelling_down_is_hardly_ever_called_wrongly():
+    words = certainty.levelling(8, seed=1)
+    assert words.sum(axis=1).tolist() == pytest.approx([1, 1, 1])
+    down, *others = words.index
+    # at 5 %, three or more of 8 have a probability of 0.006
+    assert words.loc[down, "holds"] < 3 / 8
+    assert (words.loc[others, "broken"] < 3 / 8).all()
+    assert words.loc[others[0], "holds"] > 1 / 3

@@ -35,6 +35,7 @@ def test_a_frontier_is_told_in_a_table_and_in_words(cli, study):
     told = cli("frontier", str(study))
     assert told.code == 0, told.err
     assert "qffl(q=1)" in told.out
+    assert "Hypervolume of the front" in told.out
     runs = {}
     for run, result in made.results():
         runs.setdefault(run.cell.label, []).append(result)

@@ -98,5 +98,10 @@ def tell_frontier(
     out = console()
     out.print(shown)
     out.print(f"\n{found.reason}", markup=False, soft_wrap=True)
+    corner = ", ".join(
+        f"{name} {end:.4g}" for name, end in zip(found.across, found.corner, strict=True)
+    )
+    area = f"Hypervolume of the front {found.hypervolume:.4g}, from the corner {corner}."
+    out.print(area, markup=False, soft_wrap=True)
     if picture is not None:
         out.print(str(figures.front(found).save(picture)), markup=False, soft_wrap=True)
