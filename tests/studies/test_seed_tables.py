@@ -51,6 +51,13 @@ def test_lower_is_worse_where_higher_is_better():
     assert marks["base", "mean_loss"] == "†"  # -70 is a larger loss than -75
 
 
+def test_a_setting_may_be_none_in_a_place_of_the_grid():
+    both = [runs().assign(clip=pd.Series([clip] * 8, dtype=object)) for clip in (None, 1)]
+    found = tabled(pd.concat(both), ["algorithm", "clip"], SUMMARIES, metrics=["mean_loss"])
+    assert found.values["clip"].tolist() == ["None", "None", "1", "1"]
+    assert set(found.values["seeds"]) == {4}
+
+
 def test_holm_is_over_all_settings_of_the_grid():
     both = [runs().assign(lr=0.1), runs().assign(lr=0.2)]
     found = tabled(

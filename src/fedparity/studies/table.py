@@ -168,7 +168,7 @@ def tabled(
     done = runs[~runs["state"].isin(("waiting", "begun"))]
     if done.empty or not names:
         raise InputError("the study has no finished run: run it first")
-    texts = done.assign(**{key: done[key].astype(str) for key in keys})
+    texts = done.assign(**{key: done[key].map(str) for key in keys})
     texts["row"] = texts.groupby(list(keys), sort=False).ngroup()
     values = texts[list(names)].where(texts["state"].eq("done"))
     wide = pd.concat([texts[["row", "seed", *keys]], values], axis=1)
