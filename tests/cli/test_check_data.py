@@ -71,6 +71,10 @@ def test_names_are_read_in_any_case_and_with_hyphens():
 
 def test_the_shell_completes(cli, monkeypatch):
     assert "--install-completion" in cli("--help").out
+    monkeypatch.setenv("_FEDPARITY_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "fedparity ex")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert sorted(cli().out.split()) == ["explain", "export"]
 
 
 def test_the_version_is_told_in_python():

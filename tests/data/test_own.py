@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import fedparity as fp
+from fedparity.cli import main
 from fedparity.data import Preparation
 from fedparity.errors import InputError
 from fedparity.imports import Allowed
@@ -134,6 +135,30 @@ def test_an_object_serves_in_its_program(mine, tmp_path):
     with pytest.raises(InputError, match="is known only to the program that made it"):
         read.predict(together())
     assert fp.resume(tmp_path / "run", rounds=3, federation=federation).rounds == 3
+
+
+def test_the_command_line_runs_predicts_and_exports_with_it(mine, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = ["--client", "hospital", "--target", "disease", "--prepare", "columns_of_mine:scaled"]
+    learnt = ["--model", "linear", "--rounds", "1", "--lstar", "none", "--out", "one"]
+    allowed = ["--allow-import", "columns_of_mine"]
+    for command in (
+        ["check", str(mine), *given],
+        ["run", "--data", str(mine), *given, *learnt],
+        ["resume", "one", "--rounds", "2", *allowed],
+        ["predict", "one", str(mine), "--out", "said.csv", *allowed],
+        ["export", "one", "--pt2", "one.pt2", *allowed],
+    ):
+        with pytest.raises(SystemExit) as end:
+            main(command)
+        assert end.value.code == 0, capsys.readouterr().err
+    said = pd.read_csv("said.csv")
+    told = fp.Result.load("one").predict(pd.read_csv(mine), allow_import="columns_of_mine")
+    assert said["prediction"].tolist() == told.tolist()
+    with pytest.raises(SystemExit) as end:
+        main(["predict", "one", str(mine)])
+    assert end.value.code == 2
+    assert "add --allow-import columns_of_mine" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

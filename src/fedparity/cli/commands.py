@@ -306,7 +306,7 @@ def check(
         return
     if against:
         raise InputError("--against is for clauses of a --contract: name one")
-    allowed = allowed_from(allow_import, settings_from(None, {"data": data}))
+    allowed = allowed_from(allow_import, settings_from(None, {**given, "data": data}))
     doctor.check(data, given, data_dir, allowed)
 
 
