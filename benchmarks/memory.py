@@ -2,6 +2,7 @@
 
     python benchmarks/memory.py device POPULATION
     python benchmarks/memory.py fedfv CLIENTS PARAMETERS
+    python benchmarks/memory.py model CLIENTS MODEL
 
 Prints one line of JSON. Bytes are resident memory above what imports take.
 """
@@ -102,6 +103,20 @@ def fedfv(clients: int, parameters: int) -> dict[str, float]:
     return {"seconds": seconds, "matrix": updates.nbytes, "peak": peak() - before}
 
 
+def model(clients: int, text: str) -> dict[str, float]:
+    """Run a round of so many clients of a model on images of 3 x 32 x 32."""
+    from contest import Rounds, experiment
+    from workloads import Workload
+
+    work = Workload(text, clients, clients, 10, (3, 32, 32), 1, 10, text, text)
+    before = resident()
+    rounds = Rounds(experiment(work))
+    rounds()
+    rounds.close()
+    size = rounds.run.experiment.setup.layout.size
+    return {"model": 4 * size, "peak": peak() - before}
+
+
 def ask(*words: object) -> dict[str, float]:
     """Measure in a new process."""
     command = [sys.executable, __file__, *map(str, words)]
@@ -111,7 +126,8 @@ def ask(*words: object) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    kind, *numbers = sys.argv[1:]
+    kind, *words = sys.argv[1:]
+    given = [int(word) if word.isdecimal() else word for word in words]
     with intraop(1):
-        measured = {"device": device, "fedfv": fedfv}[kind](*map(int, numbers))
+        measured = {"device": device, "fedfv": fedfv, "model": model}[kind](*given)
     print(json.dumps(measured))

@@ -34,8 +34,12 @@ class PlainLoop:
                 place = step * batch % max(1, len(x) - batch + 1)
                 rows = order[place : place + batch] if solver.batch else slice(None)
                 optimizer.zero_grad()
-                self.loss(self.model(x[rows]), y[rows]).backward()
+                found = self.model(x[rows])
+                self.loss(found.flatten(0, -2), y[rows].flatten()).backward()
                 optimizer.step()
             for key, value in self.model.state_dict().items():
-                total[key] += value * (len(x) / examples)
+                if value.is_floating_point():
+                    total[key] += value * (len(x) / examples)
+                else:  # BatchNorm's counter of steps
+                    total[key] = value.clone()
         self.model.load_state_dict(total)

@@ -24,6 +24,7 @@ import compiled
 import device
 import evaluation
 import methods
+import models
 import others
 import page
 import rounds
@@ -37,6 +38,7 @@ QUIET = 0.5
 """Load of the machine above which a warning is given."""
 SECTIONS = (
     "rounds",
+    "models",
     "peers",
     "busy",
     "device",
@@ -104,6 +106,7 @@ def main() -> None:
         out.print("The machine is not quiet: these ratios will not be its own.", style="yellow")
     add("rounds", lambda: rounds.measure(names, asked.repeats))
     ours = rounds.ours(sections[0]) if "rounds" in wanted else {}
+    add("models", lambda: models.measure(asked.repeats))
     add("peers", lambda: rounds.peers_section(met(asked.peers, names, asked.repeats), ours))
     add("busy", lambda: busy.measure(names, max(3, asked.repeats // 2)))
     add("device", lambda: device.measure(asked.repeats))

@@ -162,4 +162,6 @@ def test_a_model_that_views_its_convolutions_is_left_as_it_is():
     images = torch.zeros(2, 3, 28, 28)
     assert not suits_channels_last(Tutorial(), images)
     assert suits_channels_last(fp.models.lenet((3, 28, 28), 2), images)
+    by_group = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4))
+    assert not suits_channels_last(by_group, images)  # which is slower so
     assert not suits_channels_last(nn.Linear(3, 2), torch.zeros(2, 3))

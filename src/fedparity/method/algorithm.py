@@ -214,7 +214,10 @@ class Algorithm:
         weights = self._weights(replies, state, ctx)
         deltas, weights = self._cleaned(replies.deltas, weights, state, ctx)
         direction = self._direction(deltas, weights, replies, state, ctx)
-        direction = self._moved(server_lr * direction.to(server.x.dtype), down, ask, state, ctx)
+        direction = direction.to(server.x.dtype)
+        if server_lr != 1:
+            direction = server_lr * direction
+        direction = self._moved(direction, down, ask, state, ctx)
         x = server.x + direction
         buffers = self._buffers(server, replies, weights, ctx)
         if not any(part.ignores_weights for part in self.having("combine")):

@@ -60,20 +60,26 @@ class LoopEngine(Engine):
         )
 
     def ask(self, down: Down, clients: Ids, buffers: Tensor, states: Named) -> Up:
-        together = down.phase == "train" and self._together(clients)
+        trains = down.phase == "train"
+        together = trains and self._together(clients)
+        deltas = down.x.new_empty(len(clients) if trains else 0, len(down.x))
 
         def one(row: int, workspace: Workspace) -> Up:
-            crew = self.crew if together else None
-            lane = OneClient(self.setup, workspace, _row(down, row), int(clients[row]), crew)
+            crew, room = self.crew if together else None, deltas[row] if trains else None
+            lane = OneClient(self.setup, workspace, _row(down, row), int(clients[row]), crew, room)
             with self._randomness(down, int(clients[row])):
                 own = buffers[row] if buffers.dim() == 2 else buffers
-                return client_side.answer(lane, _row(down, row), own, rows_of(states, row))
+                up = client_side.answer(lane, _row(down, row), own, rows_of(states, row))
+            if room is None or up.deltas is None:
+                return up
+            if up.deltas is not room:
+                room.copy_(up.deltas)
+            return replace(up, deltas=None)  # what a part made of it need not be kept
 
         done = self._each(len(clients), one, down, clients, together)
         reports = join([up.reports for up in done], stack=True)
-        if down.phase != "train":
+        if not trains:
             return Up(reports)
-        deltas = torch.stack([up.deltas for up in done if up.deltas is not None])
         ended = torch.stack([up.buffers for up in done if up.buffers is not None])
         return Up(reports, deltas, ended, join([up.states for up in done], stack=True))
 

@@ -111,7 +111,9 @@ class OneClient(Lane):
         down: Down,
         client: int,
         crew: Crew[Workspace] | None = None,
+        room: Tensor | None = None,
     ) -> None:
+        self._room = room
         self.layout, self.algorithm, self.solver = setup.layout, setup.algorithm, setup.solver
         self.setup, self.workspace, self.client, self._down = setup, workspace, client, down
         self.progress = setup.progress(down)
@@ -190,8 +192,13 @@ class OneClient(Lane):
     def read(self) -> Tensor:
         return self.workspace.read()
 
+    @torch.no_grad()
     def update(self) -> Tensor:
-        return self.read() - self._anchor
+        room = torch.empty_like(self._anchor) if self._room is None else self._room
+        before, out = self.layout.views(self._anchor), self.layout.views(room)
+        for slot in zip(self.workspace.parameters, before, out, strict=True):
+            torch.sub(*slot[:2], out=slot[2])
+        return room
 
     def gradient(self, y: Tensor, step: int, rule: Rule) -> tuple[Tensor, Tensor]:
         self.workspace.place(y)
