@@ -94,7 +94,7 @@ def with_everyone(repeats: int) -> Section:
 def _runs(name: str, data: fp.Federation) -> list[tuple[str, Rounds]]:
     """Return a run of every method that is compared and that the workload's model allows."""
     found = []
-    for method in (*named_algorithms(), *INSIDE):
+    for method in (*named_algorithms(by_group=False), *INSIDE):
         if not (method in TWO_MODELS or needs_no_pass(algorithm(method))):
             continue
         lstar = "best_validation(rounds=1)" if method in ("eagle", "maxfl") else "none"

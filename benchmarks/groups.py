@@ -1,6 +1,6 @@
 """How groups fare under the methods that go by them: people of 51 states, by sex and race.
 
-    python benchmarks/groups.py [--seeds 3] [--rounds 50] [--share 0.05]
+    python benchmarks/groups.py [--seeds 3] [--rounds 50] [--share 0.05] [--only TEXT]
 
 Prints the table of ``docs/results.md``. Needs the census's table of incomes in ``FEDPARITY_DATA``.
 """
@@ -19,8 +19,11 @@ METHODS = {
     "fairfed(sex, beta=0.1)": "fairfed(group=sex, beta=0.1)",
     "fedfb(sex, alpha=0.1)": "fedfb(group=sex, alpha=0.1)",
     "fedfb(sex)": "fedfb(group=sex)",
+    "fedfb(sex, alpha=2)": "fedfb(group=sex, alpha=2)",
     "fedminmax(sex)": "fedminmax(group=sex)",
+    "fedminmax(sex, eta=1)": "fedminmax(group=sex, eta=1)",
     "fedminmax(race)": "fedminmax(group=race)",
+    "fedminmax(race, eta=1)": "fedminmax(group=race, eta=1)",
 }
 MEANING = {
     "accuracy": "accuracy, %",
@@ -59,12 +62,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--share", type=float, default=0.05)
+    parser.add_argument("--only", default="", help="rows whose label contains this text")
     asked = parser.parse_args()
     people = fp.datasets.acs_income(share=asked.share)
-    found: dict[str, list[dict[str, float]]] = {label: [] for label in METHODS}
+    methods = {label: text for label, text in METHODS.items() if asked.only in label}
+    found: dict[str, list[dict[str, float]]] = {label: [] for label in methods}
     for seed in range(asked.seeds):
         clients = people.split("natural", seed=seed)
-        for label, algorithm in METHODS.items():
+        for label, algorithm in methods.items():
             made = fp.Experiment(
                 clients,
                 "linear",

@@ -54,7 +54,7 @@ class Conditions:
     @property
     def rows(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """The rows of the table: label -> algorithm, and what else is unlike the others."""
-        names = dict.fromkeys([FIRST, *named_algorithms(), *COMPOSED])
+        names = dict.fromkeys([FIRST, *named_algorithms(by_group=False), *COMPOSED])
         plain: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in names}
         drawn = {f"{FIRST}, {how}": (FIRST, {"sampling": how}) for how in self.samplings}
         return {**plain, **drawn}

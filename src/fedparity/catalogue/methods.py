@@ -66,9 +66,16 @@ def algorithms() -> Listing:
     )
 
 
-def named_algorithms() -> list[str]:
-    """Return the names of what can be named as an algorithm by itself, each once."""
-    return sorted(name for name, _, _ in _algorithms())
+def named_algorithms(by_group: bool = True) -> list[str]:
+    """Return the names of what can be named as an algorithm by itself, each once.
+
+    Without ``by_group``, those that go by groups inside clients are left out.
+    """
+    return sorted(
+        name
+        for name, parts, _ in _algorithms()
+        if by_group or not any(part.group_kinds for part in parts)
+    )
 
 
 def _algorithms() -> Iterable[tuple[str, tuple[Part, ...], str]]:
