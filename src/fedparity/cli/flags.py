@@ -116,7 +116,7 @@ TABLE = (
         "prepare",
         ("data", "prepare"),
         str,
-        "Whose numbers fill gaps and scale: federated, client, none; or a preparation.json or code.",
+        "Whose numbers fill gaps and scale: federated, client, none; or a file, or code.",
     ),
     Flag("kind", ("data", "kind"), str, "What the target is: classes or values."),
     Flag("outputs", ("data", "outputs"), int, "Number of classes, where not every class occurs."),
