@@ -10,6 +10,7 @@ from logistic import batches, whole
 from scripted import FIXTURE, Script, after, bench, matrix, vector
 
 import fedparity as fp
+from fedparity.errors import InputError
 from fedparity.parts import FedFB
 
 SHARE = torch.stack(
@@ -141,3 +142,13 @@ def test_groups_are_told_yes_more_alike_than_by_fedavg():
 
     assert apart("fedavg") > 0.5
     assert apart("fedfb(group=sex, alpha=1)") < 0.3
+
+
+@pytest.mark.parametrize("name", ["fedfb", "fairfed"])
+def test_targets_that_are_no_answer_are_refused(name):
+    made = fp.Federation.from_arrays(
+        [[0.0], [1.0], [2.0]], [0.5, 1.5, 2.5], [0, 0, 1], groups={"group": ["a", "b", "a"]}
+    )
+    with pytest.raises(InputError, match=f"'{name}' goes by one answer .* has values: use"):
+        fp.Experiment(made, "linear", name, lstar="none")
+    fp.Experiment(made, "linear", "fedminmax", lstar="none")
