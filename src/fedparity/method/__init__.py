@@ -6,20 +6,10 @@ from fedparity.method.context import Context, Grouping
 from fedparity.method.facts import AFTER, BEFORE, FACTS, ByGroup, Fact
 from fedparity.method.hints import Affine, stacked
 from fedparity.method.messages import Reply, Tensors
-from fedparity.method.part import (
-    HOOKS,
-    STRICT,
-    Finish,
-    Losses,
-    LossesAt,
-    Mixture,
-    Part,
-    Plan,
-    Served,
-    Weights,
-)
+from fedparity.method.part import HOOKS, STRICT, Part, Weights
 from fedparity.method.privacy import Guarantee
 from fedparity.method.reports import Count, Gap, Loss, Norm, Report, Share, Vector
+from fedparity.method.returned import Finish, Losses, LossesAt, Mixture, Plan, Served
 
 __all__ = [
     "AFTER",

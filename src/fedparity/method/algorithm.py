@@ -17,8 +17,9 @@ from fedparity.method.composition import check_kind, problems
 from fedparity.method.context import Context
 from fedparity.method.facts import AFTER, FACTS
 from fedparity.method.messages import SERVER, Down, Named, Replies, Server, Tensors
-from fedparity.method.part import Losses, Part, Served, Weights
+from fedparity.method.part import Part, Weights
 from fedparity.method.reports import Loss, LossAlong, Report
+from fedparity.method.returned import Losses, Served
 
 Ask = Callable[[Down, Tensor], Replies]
 """The only door to the clients: a message and the ids of those asked."""

@@ -6,8 +6,9 @@ from torch import Tensor
 
 from fedparity.method.client import Client
 from fedparity.method.hints import stacked
-from fedparity.method.part import Finish, Part
+from fedparity.method.part import Part
 from fedparity.method.reports import Loss
+from fedparity.method.returned import Finish
 
 
 class TellsLoss(Part):
