@@ -95,9 +95,7 @@ def construct(kind: str, spec: Spec, table: Mapping[str, Callable[..., T]]) -> T
 
 def call(name: str, make: Callable[..., T], settings: Mapping[str, Value]) -> T:
     """Call ``make(**settings)``, turning what may be wrong into one line."""
-    for setting in settings:
-        if setting not in inspect.signature(make).parameters:
-            raise unknown(f"setting of {name}", setting, inspect.signature(make).parameters)
+    check_names(name, make, settings)
     try:
         return make(**settings)
     except ValidationError as error:
@@ -106,6 +104,14 @@ def call(name: str, make: Callable[..., T], settings: Mapping[str, Value]) -> T:
         raise ArgumentError(name, error.problem) from None
     except TypeError as error:
         raise InputError(f"{name}: {error}") from None
+
+
+def check_names(name: str, make: Callable[..., Any], settings: Mapping[str, Value]) -> None:
+    """Refuse a setting that ``make`` does not have; nothing is called."""
+    known = inspect.signature(make).parameters
+    for setting in settings:
+        if setting not in known:
+            raise unknown(f"setting of {name}", setting, known)
 
 
 def written(name: str, value: Any) -> Spec:

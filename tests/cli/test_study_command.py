@@ -26,6 +26,7 @@ WRONG = {
     "grid:\n  rounds:\n  - 1\n  - 0": "line 10: experiment: rounds should be greater",
     "grid: {data.partition: [shardz]}": "line 7: unknown partition 'shardz'",
     "grid: &a {rounds: [*a]}": "line 7: nested too deep",
+    "grid: {data.dataset: [synthetic(alfa=1)]}": "line 7: .*did you mean 'alpha'",
     "grid: 3": "line 7: 'grid' must be a table",
     "task: classify": "line 7: .*did you mean 'classification'",
 }

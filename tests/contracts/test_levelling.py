@@ -52,8 +52,9 @@ def test_it_holds_is_broken_or_cannot_be_told(now, told, reason):
 
 
 def test_a_run_does_not_level_down_against_itself():
-    itself = noisy([0.0, 0.4], "fedavg")
-    assert judge(itself, [CLAUSE], itself)[0].word == "holds"
+    for n in (100, 24):
+        itself = noisy([0.0, 0.4], "fedavg", n=n)
+        assert judge(itself, [CLAUSE], itself)[0].word == "holds"
 
 
 def test_a_client_of_few_examples_leaves_it_open():
@@ -81,6 +82,8 @@ def test_other_examples_and_another_algorithm_are_refused():
         judge(noisy([0.35, 0.4], n=90), [CLAUSE], noisy([0.0, 0.4], "fedavg"))
     with pytest.raises(fp.InputError, match="compares with 'fedavg', and against is 'qffl'"):
         judge(noisy([0.35, 0.4]), [CLAUSE], noisy([0.0, 0.4], "qffl"))
+    with pytest.raises(fp.InputError, match="did you mean 'fedavg'"):
+        judge(noisy([0.35, 0.4]), ["not levelled_down against fedavgg"])
     with pytest.raises(fp.InputError, match=r"no run of 'fedavg' .*--against RUN"):
         judge(noisy([0.35, 0.4]), [CLAUSE])
 

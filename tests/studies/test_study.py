@@ -14,7 +14,7 @@ from fedparity.studies.schedule import Schedule, Task
 from fedparity.studies.work import Order
 from fedparity.testing import unlike_clients
 
-SMALL = {"data": "synthetic(clients=3, examples=20)", "model": "linear", "rounds": 2}
+SMALL = {"data": "synthetic(clients=3, alpha=2)", "model": "linear", "rounds": 2}
 OWN = {"model": "linear", "rounds": 2, "lstar": "none", "dtype": "float64"}
 
 
@@ -44,12 +44,12 @@ def test_a_setting_has_one_address_however_it_is_written():
     (usual,) = addresses(seeds=1)
     same = {
         **SMALL,
-        "data": {"dataset": "synthetic( examples=20,clients=3)"},
+        "data": {"dataset": "synthetic( alpha=2,clients=3)"},
         "cohort": None,
         "checkpoint_every": 7,
         "solver": {"lr": fp.Solver().lr},
     }
-    same["data"]["dataset"] = "synthetic(clients=3,examples=20)"
+    same["data"]["dataset"] = "synthetic(clients=3,alpha=2)"
     assert addresses(same, seeds=1) == [usual]
     for key, value in {"rounds": 3, "solver": {"lr": 0.123}, "model": "mlp"}.items():
         assert addresses({**SMALL, key: value}, seeds=1) != [usual]
@@ -92,6 +92,7 @@ def test_runs_that_share_data_and_seed_share_their_lstar():
     ("more", "told"),
     [
         ({"grid": {"solver.lrr": [1]}}, "did you mean 'solver.lr'"),
+        ({"grid": {"data": ["synthetic(alfa=1)"]}}, "did you mean 'alpha'"),
         ({"grid": {"rouns": [1]}}, "did you mean 'rounds'"),
         ({"grid": {"seed": [1]}}, "write 'seeds'"),
         ({"grid": {"model.hidden": [1]}}, "no settings inside"),

@@ -39,15 +39,18 @@ def word_on(found: Change) -> tuple[Word, str]:
     ones grew most: whoever pays is among the well served.) What a client is served is its loss,
     compared on the same test examples.
 
-    The clause holds where some client certainly gains (Holm over all clients), or where gaps are
-    certainly no closer: the interval of the change of their variance is not below zero. Each errs
-    with half of what the confidence leaves. It is broken where gaps are certainly closer, a client
-    certainly pays, and every other one gains less than that, if anything: what the payer loses at
-    least is more than any client gains at most, by intervals that hold together. That nobody gains
-    at all, no sample can show. A client with fewer than :data:`~fedparity.certainty.FEW` test
-    examples may gain much, so it leaves the clause open unless another one certainly gains.
+    The clause holds where no loss changes, where some client certainly gains (Holm over all
+    clients), or where gaps are certainly no closer: the interval of the change of their variance is
+    not below zero. The last two err each with half of what the confidence leaves. It is broken
+    where gaps are certainly closer, a client certainly pays, and every other one gains less than
+    that, if anything: what the payer loses at least is more than any client gains at most, by
+    intervals that hold together. That nobody gains at all, no sample can show. A client with fewer
+    than :data:`~fedparity.certainty.FEW` test examples may gain much, so it leaves the clause open
+    unless another one certainly gains.
     """
     clients, (moved, low, high) = found.clients.set_index("client"), found.variance
+    if (clients["change"] == 0).all() and (clients["high"].fillna(0) == 0).all():
+        return "holds", "no client's losses change"
     gains = clients[clients["verdict"] == GAINS].sort_values("change")
     if len(gains):
         return "holds", f"{gains.index[0]} certainly gains {-gains['change'].iloc[0]:.3f}"

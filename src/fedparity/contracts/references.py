@@ -59,7 +59,6 @@ def _shared(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _written(algorithm: str) -> str:
     """Return an algorithm with all its settings; what is not fedparity's own, as it is written."""
-    try:
-        return complete(read(algorithm, NOTHING))
-    except InputError:
+    if ":" in algorithm:
         return "".join(algorithm.split())
+    return complete(read(algorithm, NOTHING))

@@ -28,7 +28,7 @@ from fedparity.run.conditions import Conditions, Stop
 from fedparity.run.file import algorithm_of, check_keys, metrics_of, solver_of
 from fedparity.run.given import is_file
 from fedparity.run.sampling import read as read_sampling
-from fedparity.spec import call, parse_one
+from fedparity.spec import call, check_names, parse_one
 
 VERSION = 1
 """Of what an address is made of."""
@@ -111,7 +111,9 @@ class Addresses:
             return {key: value for key, value in told.items() if key != "table"}
         found = vars(call("data", Recipe, recipe))
         named = parse_one(found["dataset"])
-        look_up("dataset", named, datasets.DATASETS, self.allowed, (Dataset, Federation))
+        kinds = (Dataset, Federation)
+        make = look_up("dataset", named, datasets.DATASETS, self.allowed, kinds)
+        check_names(named.name, make, named.settings)
         partition.read(found["partition"], self.allowed)
         for step in found["noise"]:
             noise.read(step.noise, self.allowed)
