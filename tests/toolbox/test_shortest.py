@@ -84,9 +84,25 @@ def test_slsqp_finds_the_same_vector_to_its_tolerance():
         np.testing.assert_allclose(rows.T @ near, rows.T @ exact, atol=1e-5)
 
 
-def test_where_the_guesses_go_in_circles_slsqp_gives_the_bounds(monkeypatch):
+@pytest.mark.parametrize("d", [3, 10])
+@pytest.mark.parametrize("apart", [0.3, 2.0])
+def test_a_hundred_vectors_of_few_coordinates_are_solved_without_slsqp(monkeypatch, d, apart):
+    """Their products are a singular matrix; with a large common part they have common descent."""
+    rng = np.random.default_rng(d)
+    rows = rng.standard_normal((100, d)) + apart * rng.standard_normal(d)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    monkeypatch.setattr(module, "slsqp", None)
+    p = min_norm(rows @ rows.T, np.full(100, 0.01))
+    v = rows.T @ p
+    assert (rows @ v).min() >= v @ v - 1e-9
+    assert p.min() >= 0
+    assert p.sum() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("radius", [0.1, 1.0])
+def test_where_the_guesses_go_in_circles_another_solver_gives_the_bounds(monkeypatch, radius):
     rows, centre = units(12, 6, seed=1), np.full(12, 1 / 12)
-    wanted = min_norm(rows @ rows.T, centre)
+    wanted = min_norm(rows @ rows.T, centre, radius)
     asked, solve = [], module._exact
 
     def only_near(gram, near, low, high):
@@ -94,12 +110,12 @@ def test_where_the_guesses_go_in_circles_slsqp_gives_the_bounds(monkeypatch):
         return solve(gram, near, low, high) if len(asked) > 1 else None
 
     monkeypatch.setattr(module, "_exact", only_near)
-    found = min_norm(rows @ rows.T, centre)
+    found = min_norm(rows @ rows.T, centre, radius)
     assert len(asked) == 2
     np.testing.assert_allclose(rows.T @ found, rows.T @ wanted, atol=1e-12)
 
     monkeypatch.setattr(module, "_exact", lambda *_: None)
-    found = min_norm(rows @ rows.T, centre)
+    found = min_norm(rows @ rows.T, centre, radius)
     np.testing.assert_allclose(rows.T @ found, rows.T @ wanted, atol=1e-3)
 
 

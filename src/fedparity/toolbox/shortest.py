@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -38,9 +40,10 @@ def min_norm(
     Notes
     -----
     Given which bounds hold with equality, the solution is that of a linear system, exact to
-    rounding. They are guessed and corrected a few times; where that goes in circles, SLSQP is asked
-    to the tolerance and its bounds are tried, and if they do not fit either, its answer stands. If
-    several mixtures are equally short, one of them is returned: the vector is the same for all.
+    rounding. They are guessed and corrected a few times. Where that goes in circles, the bounds of
+    another solver are tried, and if they do not fit either, its answer stands: non-negative least
+    squares where the simplex is the only bound, else SLSQP to the tolerance. If several mixtures
+    are equally short, one of them is returned: the vector is the same for all.
 
     Examples
     --------
@@ -56,9 +59,31 @@ def min_norm(
     exact = _exact(gram, centre, low, high)
     if exact is not None:
         return exact
-    near = slsqp(gram, centre, low, high, tolerance)
+    near = nonnegative(gram) if radius >= 1 else None
+    if near is None:
+        near = slsqp(gram, centre, low, high, tolerance)
     exact = _exact(gram, near, low, high)
     return near if exact is None else exact
+
+
+def nonnegative(gram: Numbers) -> Numbers | None:
+    r"""Return the solution on the whole simplex by non-negative least squares, or None if it fails.
+
+    For :math:`p = t q` with q on the simplex the least of :math:`\|V p\|^2 + (1 - \sum_k p_k)^2`
+    over t is :math:`\ell / (1 + \ell)` with :math:`\ell = \|V q\|^2`, which rises with
+    :math:`\ell`: the best p is the best q times a number.
+    """
+    from scipy.optimize import nnls  # seldom needed, and slow to import
+
+    try:
+        values, vectors = np.linalg.eigh(gram)
+        roots = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        rows = np.vstack([roots, np.ones(len(gram))])
+        p: Numbers = nnls(rows, np.append(np.zeros(len(gram)), 1.0))[0]
+    except (np.linalg.LinAlgError, RuntimeError):  # not finite, or too many iterations
+        return None
+    found: Numbers = p / p.sum()
+    return found
 
 
 def slsqp(
@@ -86,6 +111,22 @@ def slsqp(
 def _exact(gram: Numbers, near: Numbers, low: Numbers, high: Numbers) -> Numbers | None:
     """Return the solution whose bounds in force are about those of ``near``, or None.
 
+    Linear systems are solved by elimination and, where that fails for they have several solutions,
+    by least squares.
+    """
+    found = _corrected(gram, near, low, high, _regular)
+    return _corrected(gram, near, low, high, _any) if found is None else found
+
+
+def _corrected(
+    gram: Numbers,
+    near: Numbers,
+    low: Numbers,
+    high: Numbers,
+    solve: Callable[[Numbers, Numbers], Numbers | None],
+) -> Numbers | None:
+    """Return the solution whose bounds in force are about those of ``near``, or None.
+
     A bound that the linear system violates is put in force, one that holds the length up is let go,
     until neither is left.
     """
@@ -95,7 +136,10 @@ def _exact(gram: Numbers, near: Numbers, low: Numbers, high: Numbers) -> Numbers
         free = ~(at_low | at_high)
         p = np.where(at_low, low, high)
         if free.any():
-            p[free], pull = _solved(gram, p, free)
+            solved = solve(*_system(gram, p, free))
+            if solved is None:
+                return None
+            p[free], pull = solved[:-1], float(solved[-1])
         else:
             pull = _between(gram @ p, at_low, at_high)
         slope = gram @ p
@@ -109,17 +153,14 @@ def _exact(gram: Numbers, near: Numbers, low: Numbers, high: Numbers) -> Numbers
     return None
 
 
-def _solved(gram: Numbers, p: Numbers, free: Rows) -> tuple[Numbers, float]:
-    """Return the free entries at which all slopes are equal, and that slope."""
+def _system(gram: Numbers, p: Numbers, free: Rows) -> tuple[Numbers, Numbers]:
+    """Return the linear system of the free entries, whose slopes are equal, and of that slope."""
     count = int(free.sum())
     system = np.zeros((count + 1, count + 1))
     system[:count, :count] = gram[np.ix_(free, free)]
     system[:count, count], system[count, :count] = -1.0, 1.0
     wanted = np.append(-gram[np.ix_(free, ~free)] @ p[~free], 1.0 - p[~free].sum())
-    solved = _regular(system, wanted)
-    if solved is None:
-        solved = np.linalg.lstsq(system, wanted, rcond=None)[0]
-    return solved[:count], float(solved[count])
+    return system, wanted
 
 
 def _regular(system: Numbers, wanted: Numbers) -> Numbers | None:
@@ -129,6 +170,11 @@ def _regular(system: Numbers, wanted: Numbers) -> Numbers | None:
     except np.linalg.LinAlgError:
         return None
     return solved if np.abs(solved).max() < REGULAR else None
+
+
+def _any(system: Numbers, wanted: Numbers) -> Numbers:
+    """Return a solution of a linear system that may have several."""
+    return np.asarray(np.linalg.lstsq(system, wanted, rcond=None)[0], np.float64)
 
 
 def _between(slope: Numbers, at_low: Rows, at_high: Rows) -> float:
