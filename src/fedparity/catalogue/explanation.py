@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedparity.catalogue.methods import KINDS
+from fedparity.catalogue.methods import KINDS, listed
 from fedparity.catalogue.settings import settings_of, summary_line, value_text
 from fedparity.catalogue.traffic import Amount, Traffic, traffic
 from fedparity.data import DATASETS, PARTITIONS
@@ -63,6 +63,8 @@ def _explain_other(text: str, console: Console) -> bool:
             for column, cell in zip(found.columns[1:], row[1:], strict=True):
                 console.print(escape(f"{column}: {cell}"), highlight=False)
             made = DETAILS.get(kind, {}).get(name)
+            if kind == "datasets" and made is not None:
+                console.print(escape(f"settings: {listed(settings_of(made))}"), highlight=False)
             if made is not None:
                 console.print(escape(f"\n{inspect.getdoc(made) or ''}"), highlight=False)
             return True

@@ -122,11 +122,12 @@ def _hooks(part: Part) -> list[str]:
 def datasets() -> Listing:
     """List the datasets, and which of them are read from the data folder."""
     return Listing(
-        ("name", "what it is", "size", "licence", "cite", "from", "settings"),
+        ("name", "what it is", "size", "licence", "cite", "from"),
         tuple(
-            (name, summary_line(make), *_about(name), _source(make), _long(settings_of(make)))
+            (name, summary_line(make), *_about(name), _source(make))
             for name, make in DATASETS.items()
         ),
+        "Settings of each: fedparity explain NAME. "
         f"The data folder is --data-dir, else $FEDPARITY_DATA, else the cache; now {data_dir()}.",
     )
 
@@ -144,7 +145,7 @@ def partitions() -> Listing:
     return Listing(
         ("name", "how examples are dealt", "settings"),
         tuple(
-            (name, summary_line(scheme), _long(settings_of(scheme)))
+            (name, summary_line(scheme), listed(settings_of(scheme)))
             for name, scheme in PARTITIONS.items()
         ),
     )
@@ -155,7 +156,7 @@ def known_models() -> Listing:
     return Listing(
         ("name", "what it is", "settings"),
         tuple(
-            (name, summary_line(make), _long(settings_of(make)))
+            (name, summary_line(make), listed(settings_of(make)))
             for name, make in models.MODELS.items()
         ),
         "A model of your own is named by its import path: --model mypackage.nets:small",
@@ -184,7 +185,8 @@ def _short(settings: list[Setting]) -> str:
     return ", ".join(f"{s.name}={value_text(s.default)}" for s in settings) or "-"
 
 
-def _long(settings: list[Setting]) -> str:
+def listed(settings: list[Setting]) -> str:
+    """Return settings as lines, with what is allowed of each."""
     return "\n".join(f"{_written(s)}: {s.allowed}" for s in settings) or "-"
 
 
