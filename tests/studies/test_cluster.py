@@ -11,6 +11,7 @@ from fedparity.studies.cluster import Cluster
 from fedparity.studies.pool import Message
 from fedparity.studies.work import Order
 
+pytestmark = pytest.mark.xdist_group("ray")
 SETTINGS = {"data": "synthetic(clients=3)", "model": "linear", "rounds": 1, "lstar": "none"}
 
 
