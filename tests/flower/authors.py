@@ -52,6 +52,10 @@ class Everything(Part):
     def tracks(self, c):
         return {"side": c.state["own"]}
 
+    def carry(self, y, c):
+        past = c.carried["past"] if c.step else torch.zeros_like(y)
+        return {"past": 0.5 * past + y - c.x}
+
     def loss(self, losses, output, target, c):
         if c.track == "side":
             return losses * (1 + self.strength * output.square().mean(-1))
@@ -59,7 +63,8 @@ class Everything(Part):
         return (whole + self.strength * whole.square()).expand_as(losses)
 
     def grad(self, g, x, c):
-        pulled = g + self.strength * (x - c.x) + 0.01 * c.down["size"] * c.down["last"]
+        pulled = g + self.strength * (x - c.x + 0.1 * c.carried["past"])
+        pulled = pulled + 0.01 * c.down["size"] * c.down["last"]
         return pulled + 0.01 * c.noise(len(g)) if c.track == "side" else pulled
 
     def finish(self, delta, c):

@@ -70,8 +70,8 @@ class LoopEngine(Engine):
             with self._randomness(down, int(clients[row])):
                 own = buffers[row] if buffers.dim() == 2 else buffers
                 up = client_side.answer(lane, _row(down, row), own, rows_of(states, row))
-            if room is None or up.deltas is None:
-                return up
+            if room is None or up.deltas is None or up.deltas.dtype != room.dtype:
+                return up  # of another type it is kept as it is, so that a check can tell
             if up.deltas is not room:
                 room.copy_(up.deltas)
             return replace(up, deltas=None)  # what a part made of it need not be kept
@@ -80,6 +80,8 @@ class LoopEngine(Engine):
         reports = join([up.reports for up in done], stack=True)
         if not trains:
             return Up(reports)
+        if other := [up.deltas for up in done if up.deltas is not None]:
+            deltas = torch.stack(other)
         ended = torch.stack([up.buffers for up in done if up.buffers is not None])
         return Up(reports, deltas, ended, join([up.states for up in done], stack=True))
 
