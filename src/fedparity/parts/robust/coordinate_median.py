@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from pydantic.dataclasses import dataclass
 from torch import Tensor
@@ -54,7 +55,8 @@ class CoordinateMedian(Part):
         total = w.double().sum()
         if total == 0:
             return torch.zeros_like(deltas[0]), s
-        values, order = deltas.sort(0)
+        order = torch.from_numpy(np.argsort(deltas.numpy(), 0))  # much faster than torch's sort
+        values = deltas.gather(0, order)
         reached = (w.double() / total)[order].cumsum(0)
         lower = (reached < 0.5 - HALF).sum(0, keepdim=True)
         upper = (reached <= 0.5 + HALF).sum(0, keepdim=True).clamp_max(len(deltas) - 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
@@ -65,7 +67,8 @@ class TrimmedMean(Part):
         total = float(w.double().sum())
         if self.share == 0 or total == 0:
             return w @ deltas, s
-        values, order = deltas.sort(0)
+        order = torch.from_numpy(np.argsort(deltas.numpy(), 0))  # much faster than torch's sort
+        values = deltas.gather(0, order)
         weights = (w.double() / total)[order]
         upper = weights.cumsum(0)
         lower = upper - weights
