@@ -19,6 +19,7 @@ from logistic import batches, whole
 from scripted import FIXTURE, Script, after, bench, matrix, vector
 
 import fedparity as fp
+from fedparity.engines.kernels.chain import Chain
 from fedparity.errors import InputError
 from fedparity.method import Grouping
 from fedparity.parts import FedMinMax
@@ -198,3 +199,9 @@ def test_a_federation_without_such_groups_is_refused_with_the_remedy(groups, tol
     assert "\n" not in str(refused.value)
     if groups:
         fp.Experiment(made, "linear", "fedminmax(group=sex)", lstar="none")
+
+
+def test_weights_of_examples_stay_in_the_products_of_linear_layers(unlike):
+    for text in ("fedminmax", "fedfb"):
+        made = bench(unlike, text, solver=fp.Solver(lr=0.1, steps=1), model="linear", engine="vmap")
+        assert Chain.of(made.setup) is not None

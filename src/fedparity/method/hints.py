@@ -13,6 +13,9 @@ others, does not look at it, and the check ``engines`` compares the two.
 - A method ``loss_weights(losses, share)`` stands for a ``loss`` that looks at nothing but losses
   and shares, ``[..., B]`` each: it returns the derivative of ``c.mean`` of the new losses by each
   old one, ``[..., B]``, and holds for a stack. It is written in the class that has the ``loss``.
+- A method ``example_weights(target, c)`` stands for a ``loss`` that multiplies losses by numbers
+  which look at no loss and no output: it returns these, ``[..., B]``, and holds for a stack. It is
+  written in the class that has the ``loss``.
 - A class attribute ``overwrites`` names server state that hooks may write to and hand on, too large
   to copy every round.
 """
@@ -93,9 +96,18 @@ def looks_at_losses(function: Callable[..., object]) -> bool:
 
 def loss_weights_of(part: Any) -> Callable[[Tensor, Tensor], Tensor] | None:
     """Return a part's ``loss_weights``, if they are written beside the very ``loss`` it has."""
+    return _beside_loss(part, "loss_weights")
+
+
+def example_weights_of(part: Any) -> Callable[[Tensor, Any], Tensor] | None:
+    """Return a part's ``example_weights``, if they are written beside the very ``loss`` it has."""
+    return _beside_loss(part, "example_weights")
+
+
+def _beside_loss(part: Any, name: str) -> Callable[..., Tensor] | None:
     for kind in type(part).__mro__:
         if "loss" in vars(kind):
-            return getattr(part, "loss_weights", None) if "loss_weights" in vars(kind) else None
+            return getattr(part, name, None) if name in vars(kind) else None
     return None
 
 

@@ -35,7 +35,7 @@ from fedparity.engines.engine import Setup, altered
 from fedparity.engines.lane import Pieces
 from fedparity.learning.frozen import trainable
 from fedparity.learning.task import Slope, slope_of, takes_any_layout
-from fedparity.method.hints import loss_weights_of
+from fedparity.method.hints import example_weights_of, loss_weights_of
 
 aten = torch.ops.aten
 BACKWARD: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
@@ -170,7 +170,8 @@ class Chain:
 def _weighs(setup: Setup) -> bool:
     """Tell whether no part changes the losses, or one does that tells their weights."""
     parts = setup.algorithm.having("loss")
-    return not parts or (len(parts) == 1 and loss_weights_of(parts[0]) is not None)
+    told = [loss_weights_of(part) or example_weights_of(part) for part in parts]
+    return not parts or (len(parts) == 1 and told[0] is not None)
 
 
 class ChainModel(nn.Module):

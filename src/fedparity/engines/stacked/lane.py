@@ -33,7 +33,7 @@ from fedparity.engines.stacked.batches import Batches, Group, Slotted, padded, p
 from fedparity.engines.stacked.measuring import Facts, Measuring
 from fedparity.errors import InputError
 from fedparity.learning.seeds import as_tensor
-from fedparity.method.hints import Affine, loss_weights_of
+from fedparity.method.hints import Affine, example_weights_of, loss_weights_of
 from fedparity.method.messages import Down
 
 
@@ -180,7 +180,7 @@ class Stack(Measuring):
         keep = 1 - rule.lr * correction.pull
         if self.chain is not None:
             inputs, target, share = self.batch(step)
-            batch = inputs, target, self._weighed(share, correction.scale, rule)
+            batch = inputs, target, self._weighed(share, target, correction.scale, step, rule)
             self._slots = self.chain.step(self._slots, *batch, rule.lr, self._own, keep)
             self._own = True
         else:
@@ -270,7 +270,7 @@ class Stack(Measuring):
         inputs, target, share = self.batch(step)
         none = leaves[0].new_zeros(len(self.clients), 0)
         if self.chain is not None:
-            weighed = self._weighed(share, scale, rule)
+            weighed = self._weighed(share, target, scale, step, rule)
             return self.chain.gradient(leaves, inputs, target, weighed), none
         scaled = _scaled(share, scale)
         if rule.having("examples"):
@@ -287,9 +287,15 @@ class Stack(Measuring):
             self._buffers = after if running is None else torch.where(running, after, kept)
         return gradient_of(losses, leaves, scaled), second
 
-    def _weighed(self, share: Tensor, scale: Tensor | float, rule: Rule) -> Share:
+    def _weighed(
+        self, share: Tensor, target: Tensor, scale: Tensor | float, step: int, rule: Rule
+    ) -> Share:
         """Return the factor ``[m, B]`` of each example's loss in the sum that a chain descends."""
         parts = rule.having("loss")
+        if parts and (own := example_weights_of(parts[0])) is not None:
+            known = {"step": step, "share": share, "groups": self._groups(step)}
+            each = own(target, rule.view(parts[0], "loss", rule.tree, **known))
+            return _scaled(share * each.to(share.dtype), scale)
         weights = loss_weights_of(parts[0]) if parts else None
         if weights is None:
             return _scaled(share, scale)

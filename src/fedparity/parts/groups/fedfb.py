@@ -121,10 +121,14 @@ class FedFB(Part):
         return Plan(shared={"no": s["no"].to(ctx.x.dtype)})
 
     def loss(self, losses: Tensor, output: Tensor, target: Tensor, c: Client) -> Tensor:
+        return losses * self.example_weights(target, c)
+
+    def example_weights(self, target: Tensor, c: Client) -> Tensor:
         weights = _both(c.down["no"])
-        weights = over_mean(weights, (weights * c.share_by_answer).sum())
-        place = self._yes(target) * weights.shape[1] + c.groups[self.group]
-        return losses * weights.flatten().gather(0, place)
+        mean = (weights * c.share_by_answer).sum((-1, -2))
+        weights = over_mean(weights, mean[..., None, None])
+        place = self._yes(target) * weights.shape[-1] + c.groups[self.group]
+        return weights.flatten(-2).gather(-1, place)
 
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:

@@ -115,7 +115,10 @@ class FedMinMax(Part):
         return Plan(each={"weights": weights.to(ctx.x.dtype)})
 
     def loss(self, losses: Tensor, output: Tensor, target: Tensor, c: Client) -> Tensor:
-        return losses * c.down["weights"].gather(0, c.groups[self.group])
+        return losses * self.example_weights(target, c)
+
+    def example_weights(self, target: Tensor, c: Client) -> Tensor:
+        return c.down["weights"].gather(-1, c.groups[self.group])
 
     @stacked
     def finish(self, delta: Tensor, c: Client) -> Finish:
