@@ -7,7 +7,7 @@ import os
 import pytest
 
 import fedparity as fp
-from fedparity.studies.cluster import Cluster
+from fedparity.studies.cluster import LOOPBACK, Cluster
 from fedparity.studies.pool import Message
 from fedparity.studies.work import Order
 
@@ -17,18 +17,19 @@ SETTINGS = {"data": "synthetic(clients=3)", "model": "linear", "rounds": 1, "lst
 
 @pytest.fixture(scope="module")
 def ray():
-    ray = pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patched.setenv("RAY_AUTH_MODE", "disabled")  # else it writes a token into the home
+        patched.setenv("RAY_AUTH_TOKEN", "7" * 64)  # else it writes one into the home
+        patched.setenv(LOOPBACK, "0")
+        ray = pytest.importorskip("ray")
         ray.init(
             address="local",
             num_cpus=1,
             object_store_memory=80 * 1024**2,
             include_dashboard=False,
             log_to_driver=False,
-            _node_ip_address="127.0.0.1",
         )
+        assert ray.util.get_node_ip_address() == "127.0.0.1"
         yield ray
         ray.shutdown()
 

@@ -15,6 +15,8 @@ from fedparity.studies.pool import GRACE, Message
 from fedparity.studies.work import Order, Outcome, perform
 
 MISSING = "--on ray needs Ray: pip install 'fedparity[ray]'"
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""At 0, when Ray is imported, it listens on this machine's loopback alone, on any system."""
 
 
 class Cluster:
@@ -69,8 +71,11 @@ class Cluster:
 
 
 def _joined() -> tuple[ModuleType, bool]:
-    """Return Ray, and whether it was started here: where there is no cluster, on this machine."""
+    """Return Ray, and whether it was joined here: without RAY_ADDRESS one of this machine alone."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tells nobody of its use
+    address = os.environ.get("RAY_ADDRESS", "local")
+    if address == "local":
+        os.environ.setdefault(LOOPBACK, "0")
     try:
         import ray
     except ImportError as error:
@@ -78,17 +83,9 @@ def _joined() -> tuple[ModuleType, bool]:
     if ray.is_initialized():
         return ray, False
     try:
-        ray.init(address="auto", log_to_driver=False)
+        ray.init(address=address, log_to_driver=False)
     except ConnectionError as error:
-        if "RAY_ADDRESS" in os.environ:
-            where = os.environ["RAY_ADDRESS"]
-            raise InputError(f"no Ray cluster at RAY_ADDRESS={where}: {error}") from error
-        ray.init(
-            address="local",
-            include_dashboard=False,
-            log_to_driver=False,
-            _node_ip_address="127.0.0.1",
-        )
+        raise InputError(f"no Ray cluster at RAY_ADDRESS={address}: {error}") from error
     return ray, True
 
 

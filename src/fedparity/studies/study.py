@@ -181,8 +181,8 @@ class Study:
             aside, not removed.
         on
             ``ray`` sends the runs to a Ray cluster (``fedparity[ray]``): the one of
-            ``RAY_ADDRESS`` or of this machine, else to a local one. Its machines have fedparity,
-            the data and the study's directory under the same paths.
+            ``RAY_ADDRESS``, or a local one. Its machines have fedparity, the data and the study's
+            directory under the same paths.
         watch
             Called with the :class:`~fedparity.studies.schedule.Board` whenever something happens.
 
