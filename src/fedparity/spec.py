@@ -108,7 +108,12 @@ def call(name: str, make: Callable[..., T], settings: Mapping[str, Value]) -> T:
 
 def check_names(name: str, make: Callable[..., Any], settings: Mapping[str, Value]) -> None:
     """Refuse a setting that ``make`` does not have; nothing is called."""
-    known = inspect.signature(make).parameters
+    if not settings:
+        return
+    try:
+        known = inspect.signature(make).parameters
+    except ValueError as error:  # it takes less than it is given before the settings
+        raise InputError(f"{name}: {error.__cause__ or error}") from None
     for setting in settings:
         if setting not in known:
             raise unknown(f"setting of {name}", setting, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -195,7 +196,7 @@ def test_the_papers_normalisation_is_ours_at_another_learning_rate(unlike):
     ours = experiment(
         unlike, "eagle(lam=0.05, apply=gradient)", solver=fp.Solver(lr=0.1, steps=3, batch=4)
     )
-    ours.setup = unit.setup.__class__(**{**vars(ours.setup), "lstar": unit.setup.lstar})
+    ours.setup = replace(ours.setup, lstar=unit.setup.lstar)
     ours.engine.setup = ours.setup
     torch.testing.assert_close(after(unit, 3), after(ours, 3), rtol=1e-12, atol=1e-14)
 
