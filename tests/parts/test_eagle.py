@@ -248,9 +248,7 @@ def test_gaps_of_absent_clients_stay(unlike):
 
 def test_a_constant_on_all_best_losses_changes_nothing(unlike):
     made, shifted = (experiment(unlike, "eagle(lam=0.1)") for _ in range(2))
-    shifted.setup = shifted.setup.__class__(
-        **{**vars(shifted.setup), "lstar": shifted.setup.lstar + 3.0}
-    )
+    shifted.setup = replace(shifted.setup, lstar=shifted.setup.lstar + 3.0)
     shifted.engine.setup = shifted.setup
     torch.testing.assert_close(after(made, 4), after(shifted, 4), rtol=1e-11, atol=1e-13)
 
