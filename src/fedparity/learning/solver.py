@@ -131,27 +131,36 @@ class Solver(metaclass=Settings):
             return None
         lengths, width = self.lengths(n), self.width(n)
         if (n == n[0]).all():
-            return self._alike(seeds, int(n[0]), int(lengths[0]), width)
+            index, mask = self._alike(seeds, int(n[0]), int(lengths[0]), width)
+            return BatchPlan(index, np.broadcast_to(mask, index.shape))
         shape = (len(n), int(lengths.max()), width)
         index, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
         for size in np.unique(n):
             rows = np.flatnonzero(n == size)
             steps = int(lengths[rows[0]])
-            plan = self._alike(seeds[rows], int(size), steps, width)
-            index[rows, :steps], mask[rows, :steps] = plan.index, plan.mask
+            index[rows, :steps], mask[rows, :steps] = self._alike(
+                seeds[rows], int(size), steps, width
+            )
         return BatchPlan(index, mask)
 
-    def _alike(self, seeds: Keys, size: int, steps: int, width: int) -> BatchPlan:
-        """Return the batch plan of clients of one size."""
+    def _alike(
+        self, seeds: Keys, size: int, steps: int, width: int
+    ) -> tuple[Indices, npt.NDArray[np.bool_]]:
+        """Return the batch plan of ``m`` clients of one size: indices ``[m, steps, width]``, mask.
+
+        The mask is ``[steps, width]`` where it is that of every client.
+        """
         assert self.batch is not None
         if self.lots != "shuffled":
             return self._lots(seeds, size, steps, width)
         cuts = kept_if_small(_cuts, steps * width)(size, steps, self.batch, width)
         orders = permutations(seeds, cuts.epochs, size, cuts.used)
         index = orders.reshape(len(orders), -1).take(cuts.place, axis=1)
-        return BatchPlan(index, np.broadcast_to(cuts.inside, index.shape))
+        return index, cuts.inside
 
-    def _lots(self, seeds: Keys, size: int, steps: int, width: int) -> BatchPlan:
+    def _lots(
+        self, seeds: Keys, size: int, steps: int, width: int
+    ) -> tuple[Indices, npt.NDArray[np.bool_]]:
         """Return lots that are drawn anew at every step, of clients of one size."""
         assert self.batch is not None
         index = np.zeros((len(seeds), steps, width), dtype=np.int64)
@@ -164,7 +173,7 @@ class Solver(metaclass=Settings):
                 chosen = draws.argsort(1).argsort(1) < self.batch
             for step, rows in enumerate(map(np.flatnonzero, chosen)):
                 index[row, step, : len(rows)], mask[row, step, : len(rows)] = rows, True
-        return BatchPlan(index, mask)
+        return index, mask
 
     def slots(self, y: Tensor) -> Slots:
         """Return what the step rule remembers between steps, before the first."""
