@@ -50,9 +50,7 @@ ABOUT: Mapping[str, About] = {
     ),
     "medical_question_pairs": About("3,048, 11 doctors", NONE, "McCreery et al. 2020"),
     "easy_and_hard": About("8,000, 2 clients", "drawn from a formula", "Erraji et al. 2026"),
-    "quora_question_pairs": About(
-        "404,000", "Quora's terms", "Iyer et al. 2017; Wang et al. 2019"
-    ),
+    "quora_question_pairs": About("404,000", "Quora's terms", "Iyer et al. 2017; Wang et al. 2019"),
     "reddit": About("any, a client a user", NONE, "Caldas et al. 2018"),
     "tiny_imagenet": About("110,000", NONE, "Le and Yang 2015"),
     "hf": About("any", "as its publisher states", "its publisher; Lhoest et al. 2021"),
