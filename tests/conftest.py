@@ -16,11 +16,13 @@ from rich.console import Console
 
 import fedparity as fp
 from fedparity.learning import seeds
+from fedparity.studies.cluster import LOOPBACK
 from fedparity.testing import unlike_clients
 
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.load_profile("steady")
 torch.set_num_threads(1)  # tensors of a few numbers: a second thread only waits
+os.environ[LOOPBACK] = "0"  # read when Ray is imported, whichever test does so first
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,7 +7,7 @@ import os
 import pytest
 
 import fedparity as fp
-from fedparity.studies.cluster import LOOPBACK, Cluster
+from fedparity.studies.cluster import Cluster
 from fedparity.studies.pool import Message
 from fedparity.studies.work import Order
 
@@ -20,7 +20,6 @@ def ray():
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patched.setenv("RAY_AUTH_TOKEN", "7" * 64)  # else it writes one into the home
-        patched.setenv(LOOPBACK, "0")
         ray = pytest.importorskip("ray")
         ray.init(
             address="local",
