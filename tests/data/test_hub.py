@@ -171,3 +171,31 @@ def test_a_partitioner_deals_any_dataset(tmp_path, monkeypatch):
     assert fp.datasets.digits().split(code.Halves()).fingerprint == made.fingerprint
     with pytest.raises(fp.InputError, match="the partitioner makes 2 clients"):
         fp.datasets.digits().split(text, clients=3)
+
+
+@pytest.mark.parametrize(
+    ("file", "page"),
+    [
+        ("README.md", "\n ---\n{}\n---\n"),
+        ("README.md", "---\n{}\n---\n"),
+        (".huggingface.yaml", "{}"),
+    ],
+)
+def test_a_folder_that_names_files_by_address_is_refused(tmp_path, monkeypatch, file, page):
+    (tmp_path / "far").mkdir()
+    told = (
+        "tags: ['a---b']\nconfigs:\n- config_name: default\n  data_files: http://127.0.0.1:9/x.csv"
+    )
+    (tmp_path / "far" / file).write_text(page.format(told))
+    with pytest.raises(fp.InputError, match="names data files by address, and nothing is down"):
+        fp.datasets.hf("far", target="y", data_dir=tmp_path)
+
+
+def test_a_folder_may_say_which_of_its_files_are_read(tmp_path):
+    (tmp_path / "near").mkdir()
+    pd.DataFrame({"x": range(20), "y": [0, 1] * 10}).to_csv(
+        tmp_path / "near" / "a.csv", index=False
+    )
+    told = "configs:\n- config_name: default\n  data_files: a.csv"
+    (tmp_path / "near" / "README.md").write_text(f"---\n{told}\n---\nSee https://example.org.\n")
+    assert len(fp.datasets.hf("near", target="y", data_dir=tmp_path).y) == 20

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import yaml
 
 from fedparity.arguments import checked
 from fedparity.data import build, tabular
@@ -32,6 +33,10 @@ PREFIX = "hf:"
 SETTINGS = ("target", "client", "groups", "features", "without", "categories", "prepare", "kind")
 """What is said of own tables, and is said of these datasets as well."""
 ALL = "all"
+DESCRIPTIONS = ("README.md", ".huggingface.yaml")
+"""What a folder of the library says of its files."""
+LARGEST = 1 << 20
+"""Bytes of a description."""
 Names = tuple[str, ...]
 
 
@@ -138,10 +143,10 @@ def _read(name: str, data_dir: Path | str | None) -> Any:
     with _offline() as library:
         try:
             if here.is_dir() and here.is_relative_to(root):
-                saved = any((here / f).exists() for f in ("dataset_dict.json", "state.json"))
-                return (
-                    library.load_from_disk(str(here)) if saved else library.load_dataset(str(here))
-                )
+                if any((here / file).exists() for file in ("dataset_dict.json", "state.json")):
+                    return library.load_from_disk(str(here))
+                _require_local(here)
+                return library.load_dataset(str(here))
             if Path(name).exists():
                 raise InputError(
                     f"'{name}' is not in the data folder {root}: name it by --data-dir"
@@ -155,6 +160,27 @@ def _read(name: str, data_dir: Path | str | None) -> Any:
                 f"hf: cannot read '{name}' ({why}): put it into {root}, or load it once, online: "
                 f"datasets.load_dataset('{name}')"
             ) from error
+
+
+def _require_local(folder: Path) -> None:
+    """Refuse a folder whose description names files by address: the library would fetch them."""
+    from huggingface_hub import DatasetCard
+
+    for file in filter(Path.is_file, (folder / name for name in DESCRIPTIONS)):
+        with file.open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise InputError(f"{file} is larger than any description of a dataset")
+        if file.suffix == ".md":
+            files = DatasetCard.load(file).data.get("configs")
+        else:
+            said = yaml.safe_load(content)
+            files = said.get("configs") if isinstance(said, dict) else None
+        if "://" in str(files):
+            raise InputError(
+                f"{file} names data files by address, and nothing is downloaded: put the files "
+                "beside it and name them as they lie there"
+            )
 
 
 @contextmanager
