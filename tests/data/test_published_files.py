@@ -99,6 +99,27 @@ def test_a_file_with_code_in_it_runs_none(tmp_path):
     assert not (tmp_path / "gone").exists()
 
 
+@pytest.mark.parametrize("name", ["a/data.pkl", "a/byteorder"])
+def test_a_description_too_long_to_be_one_is_not_read(name, tmp_path):
+    with zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data/0", bytes(16))
+        archive.writestr(name, bytes(100_000))
+        if name != "a/data.pkl":
+            archive.writestr("a/data.pkl", b"")
+    with pytest.raises(InputError, match=r"not one tensor .*too long"):
+        read_tensor(tmp_path / "b.pt", (None, 2))
+
+
+def test_a_locked_file_is_told_in_one_line(tmp_path):
+    torch.save(torch.zeros(3, 2), tmp_path / "a.pt")
+    content = bytearray((tmp_path / "a.pt").read_bytes())
+    content[6] |= 1  # of the first member, and its entry in the list: encrypted
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "a.pt").write_bytes(content)
+    with pytest.raises(InputError, match=r"not one tensor .*encrypted"):
+        read_tensor(tmp_path / "a.pt", (None, 2))
+
+
 @pytest.mark.parametrize(
     ("tensor", "told"),
     [

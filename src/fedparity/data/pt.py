@@ -23,6 +23,9 @@ from fedparity.errors import InputError
 TYPES = {"torch FloatStorage": "<f4", "torch LongStorage": "<i8"}
 """The types of numbers that are read, as the file calls them."""
 LARGEST = 1024**3
+"""Bytes of a file, unpacked."""
+DESCRIBED = 64 * 1024
+"""Bytes of what a file says beside its numbers."""
 WHOLE_NUMBERS = {"BININT", "BININT1", "BININT2"}
 PASSED_OVER = {"MARK", "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET"}
 
@@ -38,7 +41,14 @@ def read_tensor(path: Path, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
             if not fits or min(sizes) < 1 or math.prod(sizes) * item != numbers.file_size:
                 raise InputError(f"{path} holds a tensor {list(sizes)}, not {_told(shape)}")
             found = np.frombuffer(archive.read(numbers), kind).reshape(sizes)
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, IndexError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        LookupError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is not one tensor of torch.save ({error})") from None
@@ -52,9 +62,11 @@ def _members(archive: zipfile.ZipFile, path: Path) -> tuple[zipfile.ZipInfo, zip
         raise InputError(f"{path} is larger than any tensor it could be")
     numbers = [member for member in members if "/data/" in member.filename]
     pickled = [member for member in members if member.filename.endswith("/data.pkl")]
-    for member in members:
-        if member.filename.endswith("/byteorder") and archive.read(member) != b"little":
-            raise ValueError("its numbers are stored the other way round")
+    order = [member for member in members if member.filename.endswith("/byteorder")]
+    if any(member.file_size > DESCRIBED for member in (*pickled, *order)):
+        raise ValueError("what it says beside its numbers is too long")
+    if any(archive.read(member) != b"little" for member in order):
+        raise ValueError("its numbers are stored the other way round")
     if len(numbers) != 1 or len(pickled) != 1:
         raise ValueError(f"it has {len(numbers)} of them")
     return numbers[0], pickled[0]
