@@ -73,6 +73,7 @@ class Script:
             parts=self.algorithm.parts,
             seed=seed,
             groups=groups or {},
+            classes=2,
         )
         for part in self.algorithm.parts:
             part.validate(self.context)

@@ -149,6 +149,12 @@ def test_targets_that_are_no_answer_are_refused(name):
     made = fp.Federation.from_arrays(
         [[0.0], [1.0], [2.0]], [0.5, 1.5, 2.5], [0, 0, 1], groups={"group": ["a", "b", "a"]}
     )
-    with pytest.raises(InputError, match=f"'{name}' goes by one answer .* has values: use"):
+    with pytest.raises(InputError, match=rf"'{name}' goes by .*: use a method that goes by losses"):
         fp.Experiment(made, "linear", name, lstar="none")
     fp.Experiment(made, "linear", "fedminmax", lstar="none")
+
+
+@pytest.mark.parametrize("name", ["fedfb", "fairfed"])
+def test_a_class_for_yes_that_is_not_there_is_refused(unlike, name):
+    with pytest.raises(InputError, match=rf"'{name}' takes class 3 for yes, .* 0 to 2: name one"):
+        fp.Experiment(unlike, "linear", f"{name}(positive=3)", lstar="none")

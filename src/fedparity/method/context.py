@@ -78,6 +78,8 @@ class Context:
     """Ids of all who were asked anything in this round, whether they answer or not."""
     groups: Mapping[str, Grouping] = field(default_factory=dict)
     """The groups of the kinds that parts go by."""
+    classes: int = 0
+    """The classes of which each example is one; 0 where targets are none."""
 
     @property
     def n(self) -> Tensor:

@@ -264,6 +264,7 @@ class Experiment:
             chance=self.drawing.chance if self.drawing.ahead else "losses",
             local_buffers=self.setup.local_buffers,
             groups=self._groupings(),
+            classes=self.federation.outputs if self.federation.kind == "classes" else 0,
         )
 
     def _groupings(self) -> dict[str, Grouping]:

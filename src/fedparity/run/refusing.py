@@ -30,8 +30,6 @@ def check_kinds(solver: object, stop: object, metrics: object) -> None:
 
 OF_CLASSES = frozenset({"accuracy", "label_counts", "right"})
 """Facts that only examples of one class each have."""
-OF_ANSWERS = frozenset({"share_by_answer", "told_yes_by_group"})
-"""Facts of examples whose class is yes or no."""
 
 
 def check_settings(experiment: Experiment) -> None:
@@ -93,18 +91,13 @@ def check_parts(experiment: Experiment) -> None:
             problems.append(
                 f"'{part.name}' needs plain SGD: no momentum, weight decay, clipping or Adam"
             )
-        if part.reads & OF_ANSWERS and experiment.federation.kind != "classes":
-            problems.append(
-                f"'{part.name}' goes by one answer an example, yes or no, and the federation has "
-                f"{experiment.federation.kind}: use a method that goes by losses, such as fedminmax"
-            )
-            continue
         wanted = part.reads.union(*part.points.values()) & OF_CLASSES
         if wanted and experiment.setup.task.predicts in ("values", "survival"):
             problems.append(
                 f"'{part.name}' goes by classes that are right or counted, and "
                 f"'{experiment.setup.task.name}' has none: use a method that goes by losses"
             )
+            continue
         if experiment.cohort_size < part.fewest:
             problems.append(
                 f"'{part.name}' needs at least {part.fewest} clients a round, and "

@@ -17,18 +17,17 @@ from fedparity.method import (
     Client,
     Context,
     Finish,
-    Part,
     Share,
     Tensors,
-    Weights,
     stacked,
 )
+from fedparity.parts.groups.weighted import OfAnswers
 from fedparity.toolbox.classes import predicted
 from fedparity.toolbox.simplex import project
 
 
 @dataclass(frozen=True, config=STRICT)
-class FairFed(Part):
+class FairFed(OfAnswers):
     r"""Lower the weight of clients whose group gap is far from that of all examples together.
 
     .. math:: p_k \leftarrow p_k - \beta (d_k - \bar d), \qquad
@@ -86,12 +85,7 @@ class FairFed(Part):
     paper = "Ezzeldin et al. 2023 (FairFed)"
     equalises = "rates of yes in two groups, by clients that are like the whole"
     learns = "its update, its accuracy, and its training examples and rates of yes by group"
-    replaces = frozenset({"weigh"})
     reports = {"rates": Share(), "accuracy": Share()}
-
-    @property
-    def group_kinds(self) -> frozenset[str]:
-        return frozenset({self.group})
 
     @property
     def own_facts(self) -> Mapping[str, ByGroup]:
@@ -106,17 +100,14 @@ class FairFed(Part):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset({"told_yes_by_group", "accuracy"})
-
-    @property
-    def own_weights(self) -> Weights:
-        return "size"
+        return super().reads | {"accuracy"}
 
     @property
     def softens(self) -> str:
         return "lower beta"
 
     def validate(self, ctx: Context) -> None:
+        super().validate(ctx)
         names = ctx.groups[self.group].names
         if self.versus is not None and self.versus not in names:
             raise unknown(f"group of '{self.group}'", self.versus, names)

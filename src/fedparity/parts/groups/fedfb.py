@@ -18,18 +18,16 @@ from fedparity.method import (
     Context,
     Finish,
     Loss,
-    Part,
     Plan,
     Share,
     Tensors,
-    Weights,
     stacked,
 )
-from fedparity.parts.groups.weighted import of_clients, over_mean
+from fedparity.parts.groups.weighted import OfAnswers, of_clients, over_mean
 
 
 @dataclass(frozen=True, config=STRICT)
-class FedFB(Part):
+class FedFB(OfAnswers):
     r"""Equalise how often each group is told yes (demographic parity), by reweighing examples.
 
     An example of group z counts :math:`\lambda_z` times if its answer is no and
@@ -82,12 +80,7 @@ class FedFB(Part):
     paper = "Zeng et al. 2021 (FedFB)"
     equalises = "how often groups are told yes (demographic parity)"
     learns = "its update, and its training examples and losses by answer and group"
-    replaces = frozenset({"weigh"})
     reports = {"loss": Loss(), "share": Share()}
-
-    @property
-    def group_kinds(self) -> frozenset[str]:
-        return frozenset({self.group})
 
     @property
     def own_facts(self) -> Mapping[str, ByGroup]:
@@ -101,14 +94,6 @@ class FedFB(Part):
             "share_by_answer": ByGroup(self.group, share),
             "loss_by_answer": ByGroup(self.group, loss),
         }
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset(self.own_facts)
-
-    @property
-    def own_weights(self) -> Weights:
-        return "size"
 
     @property
     def softens(self) -> str:

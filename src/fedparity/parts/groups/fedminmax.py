@@ -17,18 +17,16 @@ from fedparity.method import (
     Context,
     Finish,
     Loss,
-    Part,
     Plan,
     Tensors,
-    Weights,
     stacked,
 )
-from fedparity.parts.groups.weighted import of_clients, over_mean
+from fedparity.parts.groups.weighted import OfGroups, of_clients, over_mean
 from fedparity.toolbox.simplex import project
 
 
 @dataclass(frozen=True, config=STRICT)
-class FedMinMax(Part):
+class FedMinMax(OfGroups):
     r"""Minimise the loss of the worst mixture of groups: :math:`\min_x \max_\mu \sum_a \mu_a L_a`.
 
     Groups lie across clients. With :math:`n_{ka}` examples of group a at client k, an example of
@@ -81,24 +79,11 @@ class FedMinMax(Part):
     paper = "Papadaki et al. 2022 (FedMinMax)"
     equalises = "worst group (loss)"
     learns = "its update, and its training examples and loss by group"
-    replaces = frozenset({"weigh"})
     reports = {"loss": Loss()}
-
-    @property
-    def group_kinds(self) -> frozenset[str]:
-        return frozenset({self.group})
 
     @property
     def own_facts(self) -> Mapping[str, ByGroup]:
         return {"loss_by_group": ByGroup(self.group, lambda losses, output, target: losses)}
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset(self.own_facts)
-
-    @property
-    def own_weights(self) -> Weights:
-        return "size"
 
     @property
     def softens(self) -> str:
