@@ -68,17 +68,15 @@ def test_a_default_never_switches_a_method_off(name):
 
 def test_the_table_is_in_order_and_complete():
     defined = {
-        found.name
+        found
         for module in MODULES
         for _, found in inspect.getmembers(importlib.import_module(module), inspect.isclass)
         if issubclass(found, Part) and found.__module__ == module
     }
     assert len(defined) > 10
     # A class that others are made of has no place in the table.
-    bases = {
-        base.name for part in PARTS.values() for base in part.__mro__[1:-2] if "name" in vars(base)
-    }
-    assert defined - bases <= set(PARTS)
+    bases = {base for part in PARTS.values() for base in part.__mro__[1:-2]}
+    assert {found.name for found in defined - bases} <= set(PARTS)
 
 
 @pytest.mark.parametrize("module", MODULES)
